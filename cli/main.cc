@@ -21,6 +21,7 @@
 #include "cli/shell/message.h"
 #include "cli/shell/program.h"
 #include "cli/train/command.h"
+#include "cli/view/command.h"
 
 namespace fovea::cli {
 namespace {
@@ -33,7 +34,9 @@ class FoveaProgram : public CommandGroup {
  public:
   explicit FoveaProgram(CLI::App& app) : CommandGroup(app, kFoveaPage, Repeated::kRefused) {
     add_commands({make_learn, make_explain}, "Learn");
-    add_commands({make_inspect, make_map, make_tile, make_heads, make_diff, make_rollout}, "Look");
+    add_commands(
+        {make_inspect, make_map, make_tile, make_heads, make_view, make_diff, make_rollout},
+        "Look");
     add_commands({make_attend, make_record}, "Compute");
     add_commands({make_train, make_translate}, "Train");
     add_commands({make_info, make_completion}, "Measure (fovea-bench) and set up");

@@ -34,3 +34,8 @@ if(FOVEA_CLI)
   find_package(CLI11 REQUIRED)
   find_package(PNG REQUIRED)
 endif()
+if(FOVEA_CLI AND FOVEA_VIEW)
+  # Headers only: no compiled library of Boost is linked.
+  find_package(Boost 1.74 REQUIRED)
+  find_package(Threads REQUIRED)
+endif()

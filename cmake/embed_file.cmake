@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Run by fovea_embed: writes the joined contents of the files INPUT to OUTPUT as a raw string literal that defines
-# SYMBOL in NAMESPACE. Scripts, whose names become private, and styles are minified by ESBUILD.
+# SYMBOL in NAMESPACE. Scripts, whose names become private, and styles are minified by ESBUILD. With BUNDLE, INPUT is
+# one module, which ESBUILD joins with those that it imports.
 
 set(text "")
-foreach(file IN LISTS INPUT)
-  file(READ ${file} part)
-  string(APPEND text "${part}")
-endforeach()
-if(INPUT MATCHES "\\.(js|css)$")
+if(BUNDLE)
+  execute_process(COMMAND ${ESBUILD} --bundle --minify --format=esm --target=es2022 --log-level=warning ${INPUT}
+    OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+else()
+  foreach(file IN LISTS INPUT)
+    file(READ ${file} part)
+    string(APPEND text "${part}")
+  endforeach()
+endif()
+if(NOT BUNDLE AND INPUT MATCHES "\\.(js|css)$")
   set(kind ${CMAKE_MATCH_1})
   set(options --minify)
   if(kind STREQUAL js)

@@ -66,6 +66,7 @@ LAYERS = {
         "src/engine/weights",
     ],
     "src/train": ["src/nn", "src/scene/html"],
+    "src/view": ["src/recording", "src/scene/html", "src/picture"],
     "cli/pages": [],
     "cli/shell": ["cli/pages", "src/text", "src/io"],
     "cli/problem": ["cli/shell", "src/recording", "src/reference", "src/ceilings"],
@@ -80,9 +81,10 @@ LAYERS = {
     "cli/inspect": ["cli/problem", "src/files"],
     "cli/info": ["cli/shell"],
     "cli/completion": ["cli/shell"],
+    "cli/view": ["cli/problem", "src/view"],
     "cli/train": ["cli/explain", "src/train", "src/picture"],
     "cli": ["cli/attend", "cli/map", "cli/heads", "cli/diff", "cli/rollout", "cli/record", "cli/explain", "cli/inspect",
-            "cli/info", "cli/completion", "cli/learn", "cli/train"],
+            "cli/info", "cli/completion", "cli/learn", "cli/view", "cli/train"],
     "bench/attention": ["cli/shell", "src/reference", "src/ceilings"],
 }
 

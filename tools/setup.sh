@@ -26,6 +26,7 @@ build | nlohmann-json3-dev | reading scenes and .safetensors             | nlohm
 build | libdnnl-dev        | matrix products for training                | oneDNN 2.6
 build | libcli11-dev       | parsing of command lines                    | CLI11 2.1
 build | libpng-dev         | attention maps as images                    | libpng 1.6
+build | libboost-dev       | the server of fovea view                    | Boost 1.74
 build | esbuild            | makes the scripts and styles of pages small | esbuild 0.17
 test  | ccache             | shares compiled objects between builds      | ccache 4
 test  | libgtest-dev       | unit tests                                  | GoogleTest 1.12

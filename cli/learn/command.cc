@@ -21,9 +21,9 @@
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
-#include "cli/learn/browser.h"
 #include "cli/learn/lessons.h"
 #include "cli/pages/pages.h"
+#include "cli/shell/browser.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"

@@ -26,5 +26,6 @@ extern const std::string_view kTrainPage;
 extern const std::string_view kTrainScenePage;
 extern const std::string_view kTrainTranslatePage;
 extern const std::string_view kTranslatePage;
+extern const std::string_view kViewPage;
 
 }  // namespace fovea::cli

@@ -63,24 +63,6 @@ void require_one_reader(const std::vector<OptionText>& texts) {
   }
 }
 
-/// Adds the tensor options of `fovea attend` with the descriptions for weights.
-void add_weight_tensor_options(CLI::App& app, AttendArguments& to) {
-  add_tensor_options(app, to);
-  app.get_option("--value")->description(
-      "Optional; only its shape is checked, since weights do not depend on it.");
-  app.get_option("--input")->description(
-      "An .npz or .safetensors file with \"query\" and \"key\", used for those without an option "
-      "of "
-      "their own. FILE:bf16: both are bfloat16, stored by NumPy as two bytes without a type.");
-  app.get_option("--layout")
-      ->description(
-          "The order of dimensions: heads first (bhld, the default) or length first "
-          "(blhd).");
-  app.get_option("--dtype")->description(
-      "Convert query and key to this type. f64 uses the reference, in float64 and some hundred "
-      "times slower.");
-}
-
 }  // namespace
 
 void add_tensor_options(CLI::App& app, AttendArguments& to) {
@@ -112,6 +94,23 @@ void add_tensor_options(CLI::App& app, AttendArguments& to) {
              "conversion, and a context of the query's type. f64 uses the reference, in float64 "
              "and some hundred times slower.")
       ->type_name("TYPE");
+}
+
+void add_weight_tensor_options(CLI::App& app, AttendArguments& to) {
+  add_tensor_options(app, to);
+  app.get_option("--value")->description(
+      "Optional; only its shape is checked, since weights do not depend on it.");
+  app.get_option("--input")->description(
+      "An .npz or .safetensors file with \"query\" and \"key\", used for those without an option "
+      "of "
+      "their own. FILE:bf16: both are bfloat16, stored by NumPy as two bytes without a type.");
+  app.get_option("--layout")
+      ->description(
+          "The order of dimensions: heads first (bhld, the default) or length first "
+          "(blhd).");
+  app.get_option("--dtype")->description(
+      "Convert query and key to this type. f64 uses the reference, in float64 and some hundred "
+      "times slower.");
 }
 
 void add_mask_options(CLI::App& app, AttendArguments& to) {

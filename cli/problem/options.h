@@ -22,6 +22,8 @@ struct OptionText {
 
 /// Each function adds options under its own heading. The arguments must outlive the app.
 void add_tensor_options(CLI::App& app, AttendArguments& to);
+/// Adds the tensor options with the descriptions for weights, which do not depend on values.
+void add_weight_tensor_options(CLI::App& app, AttendArguments& to);
 void add_mask_options(CLI::App& app, AttendArguments& to);
 void add_score_options(CLI::App& app, AttendArguments& to);
 /// Adds --threads under the app's current heading.

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <span>
 #include <string_view>
 #include <system_error>
 
@@ -17,7 +16,7 @@
 #include "cli/shell/number_list.h"
 #include "core/fail.h"
 #include "problem/mask_rules.h"
-#include "problem/problem_shape.h"
+#include "recording/words.h"
 
 namespace fovea::cli {
 namespace {
@@ -121,21 +120,6 @@ ScoreOptions read_score(const AttendArguments& arguments) {
   return score;
 }
 
-/// Returns text with the first few numbers and the count of the omitted ones.
-template <class Number>
-std::string some(const std::vector<Number>& numbers) {
-  constexpr std::size_t kMaxShown = 4;
-  const auto shown = std::span(numbers).first(std::min(numbers.size(), kMaxShown));
-  std::string text = fmt::format("{}", fmt::join(shown, ", "));
-  if (numbers.size() > kMaxShown) text += fmt::format(" and {} more", numbers.size() - kMaxShown);
-  return text;
-}
-
-std::string words_of(const Alignment& alignment) {
-  return (alignment.values().size() == 1 ? "query 0 at key " : "queries 0 at keys ") +
-         some(alignment.values());
-}
-
 std::string bound(std::int64_t keys) { return keys < 0 ? "all" : std::to_string(keys); }
 
 /// Returns the mask of options in words. `mask_name` is the file of the dense part.
@@ -155,11 +139,11 @@ std::string words_of(const MaskParts& mask, const std::string& mask_name,
                     bound(mask.window->second)));
   }
   if (mask.query_ids.defined()) add("each its own document");
-  if (mask.key_lengths) add("key lengths " + some(*mask.key_lengths));
+  if (mask.key_lengths) add("key lengths " + recording::some_numbers(*mask.key_lengths));
   if (mask.dense.defined()) add("where " + mask_name + " is true");
   if (rules.empty()) return "every query sees every key";
   const bool placed = mask.causal || mask.window;
-  if (placed && !alignment.is_bottom_right()) add(words_of(alignment));
+  if (placed && !alignment.is_bottom_right()) add(recording::alignment_words(alignment));
   return fmt::format("{}", fmt::join(rules, "; "));
 }
 
@@ -179,13 +163,7 @@ AttentionOptions AttendRules::options() const {
 }
 
 std::string AttendRules::score_words(std::int64_t head_dim) const {
-  std::string text = fmt::format("scale {:.6g}", score_scale(score, head_dim));
-  if (score.softcap > 0.0) text += fmt::format(", softcap {}", score.softcap);
-  if (score.bias.defined()) text += ", bias";
-  if (score.alibi) text += ", ALiBi";
-  if (score.relative) text += ", relative table";
-  if (!score.sinks.empty()) text += ", sinks " + some(score.sinks);
-  return text;
+  return recording::score_words(score, head_dim);
 }
 
 AttendRules read_rules(const AttendArguments& arguments) {
@@ -201,14 +179,10 @@ AttendRules read_rules(const AttendArguments& arguments) {
 
 AttendRules recorded_rules(const RecordedAttention& attention) {
   const AttentionOptions& options = attention.options;
-  AttendRules rules = {.mask = options.mask,
-                       .mask_words = "every query sees every key",
-                       .alignment = options.alignment,
-                       .score = options.score};
-  if (options.mask.allows_all()) return rules;
-  rules.mask_words = options.mask.to_string();
-  if (!options.alignment.is_bottom_right()) rules.mask_words += "; " + words_of(options.alignment);
-  return rules;
+  return {.mask = options.mask,
+          .mask_words = recording::mask_words(options),
+          .alignment = options.alignment,
+          .score = options.score};
 }
 
 AttendRules read_rules(const AttendArguments& arguments, const AttendInputs& inputs) {

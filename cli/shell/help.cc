@@ -219,8 +219,8 @@ std::vector<const CLI::App*> listed_commands(const CLI::App& app) {
 std::string short_help(const CLI::App& app) {
   std::string text = "Usage: fovea COMMAND [ARGUMENT]...\n\n";
   TextWriter(text).groups(command_groups(app));
-  return text + "\nTry this first, or see fovea --help:\n" +
-         "    fovea explain --text \"Your journey starts with one step\"\n";
+  return text +
+         "\nTry: fovea explain --text \"Your journey starts with one step\", or fovea --help\n";
 }
 
 }  // namespace fovea::cli

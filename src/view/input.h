@@ -29,6 +29,7 @@ struct Layer {
   std::string mask_words;  ///< "causal"
   std::string score_words;
   TokenTexts query_tokens, key_tokens;
+  std::string words = {};  ///< "layers.3 of run.safetensors", for titles
 
   std::int64_t queries() const { return attention.query.view().extent(2); }
   std::int64_t keys() const { return attention.key.view().extent(2); }
@@ -39,6 +40,15 @@ enum class InputKind : std::uint8_t { kScene, kTensors, kRecording };
 
 /// Returns "scene", "tensors" or "recording".
 std::string_view input_kind_name(InputKind kind);
+
+/// The size of a file and the time of its last change, in ns; 0 and 0 if it cannot be read.
+struct FileState {
+  std::uint64_t bytes = 0;
+  std::int64_t time = 0;
+
+  friend bool operator==(const FileState&, const FileState&) = default;
+};
+FileState file_state(const std::string& path);
 
 struct Input {
   /// The file's name and the first 8 hexadecimal digits of the fingerprint, of letters, digits,

@@ -13,7 +13,7 @@ import unittest
 
 from support import SANITIZED, TIMEOUT_S, TRAINS, CliTest, environment
 
-COMMANDS = {"learn", "explain", "inspect", "attend", "map", "tile", "heads", "diff", "rollout", "record", "train", "translate", "info", "completion"}
+COMMANDS = {"learn", "explain", "inspect", "attend", "map", "tile", "heads", "view", "diff", "rollout", "record", "train", "translate", "info", "completion"}
 # The candidates for the last word of each line.
 CASES = {
     "fovea ": COMMANDS,

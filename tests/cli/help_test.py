@@ -18,6 +18,7 @@ PAGES = {
     "fovea map": ["map", "--help"],
     "fovea tile": ["tile", "--help"],
     "fovea heads": ["heads", "--help"],
+    "fovea view": ["view", "--help"],
     "fovea diff": ["diff", "--help"],
     "fovea rollout": ["rollout", "--help"],
     "fovea record": ["record", "--help"],
@@ -143,13 +144,14 @@ class HelpTest(CliTest):
         self.assertEqual((result.returncode, result.stdout), (2, b""))
         text = result.stderr.decode()
         self.assertIn("Usage: fovea COMMAND", text)
-        for command in ("learn", "explain", "inspect", "attend", "map", "tile", "heads", "diff", "rollout", "record",
-                        "train", "info", "completion"):
+        for command in ("learn", "explain", "inspect", "attend", "map", "tile", "heads", "view", "diff", "rollout",
+                        "record", "train", "info", "completion"):
             self.assertRegex(text, rf"(?m)^    {command} +\w")
         self.assertLessEqual(len(text.splitlines()), 24)
 
     def test_commands_are_grouped_by_purpose(self):
-        groups = [("Learn", {"learn", "explain"}), ("Look", {"inspect", "map", "tile", "heads", "diff", "rollout"}),
+        groups = [("Learn", {"learn", "explain"}), ("Look", {"inspect", "map", "tile", "heads", "view", "diff",
+                                                              "rollout"}),
                   ("Compute", {"attend", "record"}), ("Train", {"train", "translate"}),
                   ("Measure (fovea-bench) and set up", {"info", "completion"})]
         page = self.succeed("--help").partition("\nCOMMANDS\n")[2].partition("\n\n")[0]

@@ -3,9 +3,11 @@
 // The map of one head: /map/ID/LABEL.HEAD.
 
 import {readHead, readPath, writePath} from "./address.js";
+import {ApiError, inWords} from "./api.js";
 import {MapPage} from "./map_page.js";
 import {cache} from "./tiles.js";
 import {visible} from "./visible.js";
+import {notice} from "./watch.js";
 
 /** @typedef {import("./api.js").InputEntry} InputEntry */
 
@@ -42,8 +44,32 @@ function expose(/** @type {MapPage} */ page) {
 }
 
 /**
+ * The file had changed before the page was opened: it is read again on demand.
  * @param {HTMLElement} root
  * @param {import("./entry.js").Context} context
+ * @param {InputEntry} entry
+ */
+function openChanged(root, context, entry) {
+  /** @type {{close(): void}} */
+  let page = {close() {}};
+  const told = notice("changed", entry, {adopt() {}, reopen: async () => {
+    try {
+      const fresh = await context.api.reopen(entry.id);
+      context.inputs.splice(context.inputs.findIndex(({id}) => id === entry.id), 1, fresh);
+      history.replaceState(null, "", location.pathname.replace(encodeURIComponent(entry.id), encodeURIComponent(fresh.id)) + location.hash);
+      page = await open(root, context);
+    } catch (error) {
+      context.error(inWords(error));
+    }
+  }});
+  if (told) root.replaceChildren(told);
+  return {close: () => page.close()};
+}
+
+/**
+ * @param {HTMLElement} root
+ * @param {import("./entry.js").Context} context
+ * @returns {Promise<{close(): void, arrive?(): boolean}>}
  */
 export async function open(root, context) {
   const [, id, name] = readPath(location.pathname), place = readHead(name ?? "");
@@ -56,7 +82,13 @@ export async function open(root, context) {
   if (!asked || layer.label !== place?.label || head !== place.head) {
     history.replaceState(history.state, "", writePath("map", entry.id, `${layer.label}.${head}`) + location.hash);
   }
-  const status = await context.api.head(entry.id, `${layer.label}.${head}`).status();
+  let status;
+  try {
+    status = await context.api.head(entry.id, `${layer.label}.${head}`).status();
+  } catch (error) {
+    if (error instanceof ApiError && error.code === "changed") return openChanged(root, context, entry);
+    throw error;
+  }
   const page = new MapPage(root, context, entry, layer, head, status);
   if (!asked) page.warn(`This link was made for another input, ${visible(id ?? "")}, which is not open. Shown is ${visible(entry.name)}.`);
   expose(page);

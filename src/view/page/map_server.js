@@ -74,6 +74,8 @@ export class MapServer {
       cache.dropAll(old.id + "/");
       const layer = entry.layers.find(({label}) => label === page.of.layer.label) ?? entry.layers[0];
       const head = layer.heads.includes(page.of.head) ? page.of.head : layer.heads[0];
+      const {inputs} = page.context;
+      inputs.splice(inputs.findIndex(({id}) => id === old.id), 1, entry);
       await page.show(entry, layer, head);
       history.replaceState(null, "", writePath("map", entry.id, `${layer.label}.${head}`));
       page.save();

@@ -90,7 +90,7 @@ export function notice(health, entry, actions) {
   if (health === "well") return null;
   if (health === "changed") {
     return make("div", {class: "notice", role: "alert"},
-        make("p", {}, `The file ${visible(entry.name)} has changed since it was opened. What is shown is the old content.`),
+        make("p", {}, `The file ${visible(entry.name)} has changed since it was opened.`),
         button({class: "plain strong", onclick: actions.reopen}, "Read again"));
   }
   const field = make("input", {type: "text", "aria-label": "Address that the server printed", placeholder: "http://127.0.0.1:\u2026/#token=\u2026",

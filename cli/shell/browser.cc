@@ -2,7 +2,7 @@
 //
 // Starts a browser without waiting for it (browser.h).
 
-#include "cli/learn/browser.h"
+#include "cli/shell/browser.h"
 
 #include <cctype>
 #include <cstdlib>
