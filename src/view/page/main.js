@@ -8,7 +8,12 @@ import {make} from "./dom.js";
 import {startTheme, themeButton} from "./theme.js";
 
 /** @typedef {import("./entry.js").Context} Context */
-/** @typedef {{open(root: HTMLElement, context: Context): Promise<{close(): void}>}} PageModule */
+/**
+ * A page that is open. arrive() goes where the address is, after Back or Forward, and returns whether
+ * that is a place of this page.
+ * @typedef {{close(): void, arrive?(): boolean}} Page
+ * @typedef {{open(root: HTMLElement, context: Context): Promise<Page>}} PageModule
+ */
 
 /**
  * The modules by the first segment of the path.
@@ -16,6 +21,10 @@ import {startTheme, themeButton} from "./theme.js";
  */
 const PAGES = {
   "": () => import("./start.js"),
+  scene: () => import("./scene.js"),
+  heads: () => import("./heads.js"),
+  map: () => import("./map.js"),
+  text: () => import("./text.js"),
 };
 
 const root = /** @type {HTMLElement} */ (document.getElementById("view"));
@@ -24,7 +33,7 @@ const live = /** @type {HTMLElement} */ (document.getElementById("live"));
 
 const kindOf = (/** @type {string} */ path) => path.split("/")[1] ?? "";
 
-/** @type {{close(): void} | null} */
+/** @type {Page | null} */
 let page = null;
 let shown = "";   // the path of the page
 let opened = 0;   // counts, so that a page that arrives late is not shown
@@ -68,7 +77,8 @@ async function main() {
     show(base, api);
   }};
   addEventListener("popstate", () => {
-    if (location.pathname !== shown) show(base, api);
+    if (page?.arrive?.()) shown = location.pathname;
+    else if (location.pathname !== shown) show(base, api);
   });
   // Links within the viewer keep the page and its script.
   document.addEventListener("click", (event) => {
