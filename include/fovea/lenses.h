@@ -49,8 +49,8 @@ enum class Pool : std::uint8_t { kSum, kMean, kMax };
 FOVEA_API const char* pool_name(Pool pool);
 
 /// The weight matrix of each head, pooled to R x C cells. Cell row r covers the queries in the
-/// half-open range [floor(r q_len / R), floor((r + 1) q_len / R)). Cell columns divide the keys in
-/// the same way.
+/// half-open range [floor(r q_len / R), floor((r + 1) q_len / R)), or [r n, min((r + 1) n, q_len))
+/// with n = cell_queries. Cell columns divide the keys in the same way.
 struct PooledMap {
   /// [batch, q_heads, R, C], 1 <= R <= q_len, 1 <= C <= kv_len; float32 (float64 for float64
   /// inputs), last dimension contiguous. A cell without visible pairs is 0, or NaN with kMean. If a
@@ -60,6 +60,11 @@ struct PooledMap {
   /// kMean.
   MutableTensorView pairs = {};
   Pool pool = Pool::kSum;
+  /// If greater than 0: the number of queries in each cell row, fewer in the last one, so that
+  /// R = ceil(q_len / cell_queries). Cells of two sizes nest if one size divides the other, which
+  /// cells of a given count do not. cell_keys does the same for cell columns.
+  std::int64_t cell_queries = 0;
+  std::int64_t cell_keys = 0;
 };
 
 /// All results that one pass can compute.

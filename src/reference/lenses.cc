@@ -8,8 +8,6 @@
 #include <cmath>
 #include <limits>
 
-#include "problem/cells.h"
-
 namespace fovea::reference {
 
 RowNumbers row_numbers(std::span<const double> weights, const ScorePosition& place) {
@@ -92,12 +90,9 @@ void write_lenses(const Lenses& lenses, const Row& row, const Rows& rows, std::i
 }
 
 void MapRow::add(std::span<const double> weights) {
-  const auto kv_len = static_cast<std::int64_t>(weights.size());
-  const auto columns = static_cast<std::int64_t>(cells_.size());
-  for (std::int64_t c = 0; c < columns; ++c) {
+  for (std::int64_t c = 0; c < columns_.cells(); ++c) {
     double& cell = cells_[static_cast<std::size_t>(c)];
-    for (std::int64_t j = cell_begin(c, kv_len, columns); j < cell_begin(c + 1, kv_len, columns);
-         ++j) {
+    for (std::int64_t j = columns_.begin(c); j < columns_.begin(c + 1); ++j) {
       const double weight = weights[static_cast<std::size_t>(j)];
       if (pool_ != Pool::kMax) {
         cell += weight;

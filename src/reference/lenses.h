@@ -13,6 +13,8 @@
 #include "fovea/lenses.h"
 #include "fovea/reference.h"
 
+#include "problem/cells.h"
+
 namespace fovea::reference {
 
 /// The RowStatistics of one row.
@@ -41,14 +43,16 @@ void write_lenses(const Lenses& lenses, const Row& row, const Rows& rows, std::i
 /// Accumulates weights into one row of cells of a map.
 class MapRow {
  public:
-  MapRow(std::int64_t columns, Pool pool)
-      : pool_(pool), cells_(static_cast<std::size_t>(columns)) {}
+  MapRow() = default;
+  MapRow(const CellDivision& columns, Pool pool)
+      : pool_(pool), columns_(columns), cells_(static_cast<std::size_t>(columns.cells())) {}
 
   void add(std::span<const double> weights);
   std::span<const double> cells() const { return cells_; }
 
  private:
-  Pool pool_;
+  Pool pool_ = Pool::kSum;
+  CellDivision columns_;
   std::vector<double> cells_;
 };
 

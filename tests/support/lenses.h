@@ -34,6 +34,15 @@ struct LensSizes {
   std::int64_t top = 8;
   std::int64_t rows = 0, columns = 0;  // of the map; no map if 0
   Pool pool = Pool::kSum;
+  // PooledMap's; `rows` and `columns` must fit.
+  std::int64_t cell_queries = 0, cell_keys = 0;
+
+  CellDivision row_division(const ProblemShape& shape) const {
+    return {shape.q_len, rows, cell_queries};
+  }
+  CellDivision column_division(const ProblemShape& shape) const {
+    return {shape.kv_len, columns, cell_keys};
+  }
 };
 
 /// The results of all lenses, with the outputs of the same call.
@@ -73,7 +82,9 @@ template <class Call>
 Seen look_through(const Call& call, const reference::Inputs& in, const AttentionOptions& options,
                   const LensSizes& sizes) {
   Seen seen = room_for(in, sizes);
-  const Lenses lenses = seen.lenses();
+  Lenses lenses = seen.lenses();
+  lenses.map.cell_queries = sizes.cell_queries;
+  lenses.map.cell_keys = sizes.cell_keys;
   call(in.query, in.key, in.value, options,
        AttentionOutputs{.context = seen.context, .lse = seen.lse, .lenses = &lenses});
   return seen;
@@ -210,15 +221,15 @@ class LensCheck {
 
   void expect_map_row(const Seen& seen, const LensSizes& sizes, std::int64_t batch,
                       std::int64_t head, std::int64_t r) const {
+    const CellDivision rows = sizes.row_division(shape_);
+    const CellDivision columns = sizes.column_division(shape_);
     for (std::int64_t c = 0; c < sizes.columns; ++c) {
       double sum = 0.0, most = 0.0;
       std::int64_t pairs = 0;
-      for (std::int64_t i = cell_begin(r, shape_.q_len, sizes.rows);
-           i < cell_begin(r + 1, shape_.q_len, sizes.rows); ++i) {
+      for (std::int64_t i = rows.begin(r); i < rows.begin(r + 1); ++i) {
         const auto number =
             static_cast<std::size_t>((batch * shape_.q_heads + head) * shape_.q_len + i);
-        for (std::int64_t j = cell_begin(c, shape_.kv_len, sizes.columns);
-             j < cell_begin(c + 1, shape_.kv_len, sizes.columns); ++j) {
+        for (std::int64_t j = columns.begin(c); j < columns.begin(c + 1); ++j) {
           const double weight = weights(number)[static_cast<std::size_t>(j)];
           sum += weight;
           most = std::isnan(weight) || std::isnan(most) ? std::nan("") : std::max(most, weight);

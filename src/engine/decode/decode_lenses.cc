@@ -15,7 +15,6 @@
 #include "engine/call/workspace.h"
 #include "engine/lenses/lenses.h"
 #include "kernels/lenses/row_lens.h"
-#include "problem/cells.h"
 #include "reference/lenses.h"
 
 namespace fovea::engine {
@@ -80,17 +79,21 @@ class RowWriter {
 /// The map of one head. Each row of cells is written once its last query has been added.
 class HeadMap {
  public:
-  HeadMap(const PooledMap& map, std::int64_t batch, std::int64_t head, std::int64_t q_len)
-      : map_(map), batch_(batch), head_(head), q_len_(q_len), row_(new_row()) {}
+  HeadMap(const PooledMap& map, std::int64_t batch, std::int64_t head, const SequenceSpan& span)
+      : map_(map), batch_(batch), head_(head) {
+    if (!map.cells.defined()) return;
+    rows_ = divide_rows(map, span.q_len);
+    columns_ = divide_columns(map, span.kv_len);
+    row_ = new_row();
+  }
 
   void add(std::int64_t query, const kernels::WeightRowLogs& row) {
     if (!map_.cells.defined()) return;
     std::vector<float> weights(static_cast<std::size_t>(row.count));
     kernels::row_weights(row, weights.data());
     row_.add(std::vector<double>(weights.begin(), weights.end()));
-    const std::int64_t rows = map_.cells.extent(2);
-    const std::int64_t number = cell_of(query, q_len_, rows);
-    if (query + 1 < cell_begin(number + 1, q_len_, rows)) return;
+    const std::int64_t number = rows_.of(query);
+    if (query + 1 < rows_.begin(number + 1)) return;
     for (std::size_t c = 0; c < row_.cells().size(); ++c) {
       set_value(map_.cells, {batch_, head_, number, static_cast<std::int64_t>(c)}, row_.cells()[c]);
     }
@@ -98,12 +101,11 @@ class HeadMap {
   }
 
  private:
-  reference::MapRow new_row() const {
-    return {map_.cells.defined() ? map_.cells.extent(3) : 0, map_.pool};
-  }
+  reference::MapRow new_row() const { return {columns_, map_.pool}; }
 
   const PooledMap& map_;
-  std::int64_t batch_, head_, q_len_;
+  std::int64_t batch_, head_;
+  CellDivision rows_, columns_;
   reference::MapRow row_;
 };
 
@@ -138,7 +140,7 @@ void watch_decoding(const Problem& problem, const Cache& cache, const TensorView
     std::vector<float> log2_sums(static_cast<std::size_t>(group));
     std::vector<HeadMap> maps;
     for (std::int64_t g = 0; g < group; ++g) {
-      maps.emplace_back(lenses.map, span.batch, head + g, span.q_len);
+      maps.emplace_back(lenses.map, span.batch, head + g, span);
     }
     for (std::int64_t q = 0; q < span.q_len; ++q) {
       for (std::int64_t g = 0; g < group; ++g) {

@@ -24,7 +24,6 @@
 #include "engine/forward/plan.h"
 #include "engine/lenses/lenses.h"
 #include "kernels/simd/target.h"
-#include "problem/cells.h"
 #include "reference/lenses.h"
 
 namespace fovea {
@@ -138,18 +137,22 @@ void forward_float64(const Problem& problem, const AttentionOutputs& outputs) {
       std::clamp<std::int64_t>((1 << 22) / std::max<std::int64_t>(row_cost, 1), 1, 16);
   // With a map, an item computes one row of cells.
   const PooledMap& map = lenses_of(outputs).map;
-  const std::int64_t parts =
-      map.cells.defined() ? map.cells.extent(2) : (shape.q_len + rows_per_item - 1) / rows_per_item;
+  const std::int64_t rows = (shape.q_len + rows_per_item - 1) / rows_per_item;
+  const CellDivision division =
+      map.cells.defined() ? divide_rows(map, shape.q_len) : CellDivision(shape.q_len, rows, 0);
+  const CellDivision columns =
+      map.cells.defined() ? divide_columns(map, shape.kv_len) : CellDivision();
+  const std::int64_t parts = division.cells();
   const std::int64_t items = shape.batch * shape.q_heads * parts;
   const Execution& execution = problem.options.execution;
   const int threads = thread_count(execution, items);
   for_each_item(execution, threads, items, [&](std::int64_t item, int) {
     const std::int64_t batch = item / (shape.q_heads * parts);
     const std::int64_t head = item / parts % shape.q_heads;
-    const std::int64_t part_end = cell_begin(item % parts + 1, shape.q_len, parts);
-    reference::MapRow map_row(map.cells.defined() ? map.cells.extent(3) : 0, map.pool);
-    for (std::int64_t begin = cell_begin(item % parts, shape.q_len, parts), end = 0;
-         begin < part_end; begin = end) {
+    const std::int64_t part_end = division.begin(item % parts + 1);
+    reference::MapRow map_row(columns, map.pool);
+    for (std::int64_t begin = division.begin(item % parts), end = 0; begin < part_end;
+         begin = end) {
       end = std::min(begin + rows_per_item, part_end);
       std::vector<reference::Row> rows;
       for (std::int64_t q = begin; q < end; ++q) rows.push_back({batch, head, q});

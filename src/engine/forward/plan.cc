@@ -110,7 +110,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   if (lenses.map) {
     const std::int64_t blocks = setup_.most_keys / setup_.block_keys + 1;
     const std::int64_t query_bytes =
-        (lenses.map_columns + blocks) * static_cast<std::int64_t>(sizeof(float));
+        (lenses.map_columns.cells() + blocks) * static_cast<std::int64_t>(sizeof(float));
     most_chunks =
         std::clamp<std::int64_t>(kMapBytes / (query_bytes * chunk_queries_), 1, most_chunks);
   }

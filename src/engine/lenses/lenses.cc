@@ -8,13 +8,13 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/fail.h"
 #include "engine/call/parallel.h"
 #include "engine/call/rows.h"
 #include "kernels/forward/forward.h"
-#include "problem/cells.h"
 
 namespace fovea {
 
@@ -147,6 +147,16 @@ void validate_outputs(const Problem& problem, const AttentionOutputs& outputs) {
   if (outputs.lenses != nullptr) validate_lenses(problem, *outputs.lenses, checks);
 }
 
+CellDivision divide_rows(const PooledMap& map, std::int64_t queries) {
+  const MutableTensorView& either = map.cells.defined() ? map.cells : map.pairs;
+  return {queries, either.extent(either.rank() - 2), map.cell_queries};
+}
+
+CellDivision divide_columns(const PooledMap& map, std::int64_t keys) {
+  const MutableTensorView& either = map.cells.defined() ? map.cells : map.pairs;
+  return {keys, either.extent(either.rank() - 1), map.cell_keys};
+}
+
 void check_map(const PooledMap& map, const Shape& before, const MapOf& of, OutputChecks& checks) {
   if (!asked_for(map)) return;
   const MutableTensorView& either = map.cells.defined() ? map.cells : map.pairs;
@@ -163,8 +173,22 @@ void check_map(const PooledMap& map, const Shape& before, const MapOf& of, Outpu
       fail_argument(name, "expected {} from 1 to {} = {}, got {}", what, most_name, most, size);
     }
   };
-  check_size(0, "rows", before.rank() > 0 ? "q_len" : "queries", of.queries);
-  check_size(1, "columns", before.rank() > 0 ? "kv_len" : "keys", of.keys);
+  const bool whole = before.rank() > 0;
+  check_size(0, "rows", whole ? "q_len" : "queries", of.queries);
+  check_size(1, "columns", whole ? "kv_len" : "keys", of.keys);
+  const auto check_cells = [&](int dim, std::string_view what, std::string_view size_name,
+                               std::int64_t size, std::int64_t length) {
+    if (size < 0)
+      fail_argument("map." + std::string(size_name), "expected 0 or more, got {}", size);
+    if (size == 0) return;
+    const std::int64_t cells = (length - 1) / size + 1;
+    const std::int64_t got = either.extent(before.rank() + dim);
+    if (got != cells) {
+      fail_argument(name, "expected {} {} of {} = {}, got {}", cells, what, size_name, size, got);
+    }
+  };
+  check_cells(0, "rows", "cell_queries", map.cell_queries, of.queries);
+  check_cells(1, "columns", "cell_keys", map.cell_keys, of.keys);
   Shape expected = before;
   expected.push_back(either.extent(before.rank()));
   expected.push_back(either.extent(before.rank() + 1));
@@ -198,8 +222,8 @@ kernels::LensSetup lens_setup(const Problem& problem, const Lenses& lenses) {
   if (lenses.map.cells.defined()) {
     setup.map = true;
     setup.pool = lenses.map.pool;
-    setup.map_rows = lenses.map.cells.extent(2);
-    setup.map_columns = lenses.map.cells.extent(3);
+    setup.map_rows = divide_rows(lenses.map, problem.shape.q_len);
+    setup.map_columns = divide_columns(lenses.map, problem.shape.kv_len);
     const std::int64_t lanes = panel_lanes(problem);
     const std::int64_t panels = (problem.shape.q_len + lanes - 1) / lanes;
     setup.chunk_panels = std::max<std::int64_t>(1, (panels + kMaxChunks - 1) / kMaxChunks);
@@ -229,12 +253,12 @@ Maps::Maps(const Problem& problem, const PooledMap& map, const kernels::LensSetu
   if (!setup.map) return;
   const ProblemShape& shape = problem.shape;
   chunk_queries_ = setup.chunk_panels * panel_lanes(problem);
-  edges_.resize(
-      static_cast<std::size_t>(shape.batch * shape.q_heads * chunks() * 2 * setup.map_columns));
+  edges_.resize(static_cast<std::size_t>(shape.batch * shape.q_heads * chunks() * 2 *
+                                         setup.map_columns.cells()));
   for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
     for (std::int64_t head = 0; head < shape.q_heads; ++head) {
-      for (std::int64_t row = 0; row < setup.map_rows; ++row) {
-        std::fill_n(&map.cells.at<float>({batch, head, row, 0}), setup.map_columns, 0.0f);
+      for (std::int64_t row = 0; row < setup.map_rows.cells(); ++row) {
+        std::fill_n(&map.cells.at<float>({batch, head, row, 0}), setup.map_columns.cells(), 0.0f);
       }
     }
   }
@@ -246,7 +270,7 @@ std::int64_t Maps::chunks() const {
 
 float* Maps::edges(std::int64_t batch, std::int64_t head) {
   return edges_.data() +
-         (batch * problem_.shape.q_heads + head) * chunks() * 2 * setup_.map_columns;
+         (batch * problem_.shape.q_heads + head) * chunks() * 2 * setup_.map_columns.cells();
 }
 
 void Maps::place(std::int64_t batch, std::int64_t head, kernels::HeadLenses& to) {
@@ -257,20 +281,20 @@ void Maps::place(std::int64_t batch, std::int64_t head, kernels::HeadLenses& to)
 }
 
 void Maps::add_edges(std::int64_t batch, std::int64_t head, std::int64_t row) {
-  const std::int64_t q_len = problem_.shape.q_len;
-  const std::int64_t begin = cell_begin(row, q_len, setup_.map_rows);
-  const std::int64_t end = cell_begin(row + 1, q_len, setup_.map_rows);
+  const std::int64_t begin = setup_.map_rows.begin(row);
+  const std::int64_t end = setup_.map_rows.begin(row + 1);
   const std::int64_t first = begin / chunk_queries_;
   const std::int64_t last = (end - 1) / chunk_queries_;
   if (first == last) return;
   float* const cells = &map_.cells.at<float>({batch, head, row, 0});
   const float* const from = edges(batch, head);
-  for (std::int64_t c = 0; c < setup_.map_columns; ++c) {
+  const std::int64_t columns = setup_.map_columns.cells();
+  for (std::int64_t c = 0; c < columns; ++c) {
     double sum = 0.0;
     float most = 0.0f;
     for (std::int64_t chunk = first; chunk <= last; ++chunk) {
       const bool began_before = begin < chunk * chunk_queries_;
-      const float part = from[(chunk * 2 + (began_before ? 0 : 1)) * setup_.map_columns + c];
+      const float part = from[(chunk * 2 + (began_before ? 0 : 1)) * columns + c];
       sum += static_cast<double>(part);
       if (!(part <= most)) most = std::isnan(most) ? most : part;
     }
@@ -283,11 +307,12 @@ void Maps::finish() {
     const ProblemShape& shape = problem_.shape;
     Execution execution = problem_.options.execution;
     execution.progress = nullptr;
-    const std::int64_t items = shape.batch * shape.q_heads * setup_.map_rows;
+    const std::int64_t rows = setup_.map_rows.cells();
+    const std::int64_t items = shape.batch * shape.q_heads * rows;
     for_each_item(execution, thread_count(execution, items), items, [&](std::int64_t item, int) {
-      const std::int64_t batch = item / (shape.q_heads * setup_.map_rows);
-      const std::int64_t head = item / setup_.map_rows % shape.q_heads;
-      add_edges(batch, head, item % setup_.map_rows);
+      const std::int64_t batch = item / (shape.q_heads * rows);
+      const std::int64_t head = item / rows % shape.q_heads;
+      add_edges(batch, head, item % rows);
     });
   }
   finish_maps(problem_, map_);
@@ -306,9 +331,8 @@ void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
     first.key = range.begin;
     mask.fill(first, range.end - range.begin, visible.data());
   }
-  const auto columns = static_cast<std::int64_t>(pairs.size());
-  for (auto c = static_cast<std::size_t>(
-           cell_of(range.begin - begins.front(), begins.back() - begins.front(), columns));
+  const auto after = std::upper_bound(begins.begin(), begins.end(), range.begin);
+  for (auto c = static_cast<std::size_t>(after - begins.begin() - 1);
        c < pairs.size() && begins[c] < range.end; ++c) {
     const std::int64_t begin = std::max(begins[c], range.begin);
     const std::int64_t end = std::min(begins[c + 1], range.end);
@@ -336,7 +360,9 @@ void finish_maps(const Problem& problem, const PooledMap& map) {
                  {.batch = batch, .head = head, .queries = shape.q_len, .keys = shape.kv_len},
                  {.cells = of_head(map.cells, batch, head),
                   .pairs = of_head(map.pairs, batch, head),
-                  .pool = map.pool});
+                  .pool = map.pool,
+                  .cell_queries = map.cell_queries,
+                  .cell_keys = map.cell_keys});
     }
   }
 }
@@ -344,12 +370,13 @@ void finish_maps(const Problem& problem, const PooledMap& map) {
 void finish_map(const Problem& problem, const WeightTile& tile, const PooledMap& map) {
   const bool means = map.cells.defined() && map.pool == Pool::kMean;
   if (!map.pairs.defined() && !means) return;
-  const MutableTensorView& either = map.pairs.defined() ? map.pairs : map.cells;
-  const std::int64_t rows = either.extent(0);
-  const std::int64_t columns = either.extent(1);
+  const CellDivision division = divide_rows(map, tile.queries);
+  const CellDivision key_division = divide_columns(map, tile.keys);
+  const std::int64_t rows = division.cells();
+  const std::int64_t columns = key_division.cells();
   std::vector<std::int64_t> begins(static_cast<std::size_t>(columns + 1));
   for (std::int64_t c = 0; c <= columns; ++c) {
-    begins[static_cast<std::size_t>(c)] = tile.first_key + cell_begin(c, tile.keys, columns);
+    begins[static_cast<std::size_t>(c)] = tile.first_key + key_division.begin(c);
   }
   Execution execution = problem.options.execution;
   execution.progress = nullptr;
@@ -359,9 +386,8 @@ void finish_map(const Problem& problem, const WeightTile& tile, const PooledMap&
     ScorePosition place{.batch = tile.batch,
                         .head = tile.head,
                         .offset = query_offset(problem.options, problem.shape, tile.batch)};
-    const std::int64_t end = tile.first_query + cell_begin(row + 1, tile.queries, rows);
-    for (place.query = tile.first_query + cell_begin(row, tile.queries, rows); place.query < end;
-         ++place.query) {
+    const std::int64_t end = tile.first_query + division.begin(row + 1);
+    for (place.query = tile.first_query + division.begin(row); place.query < end; ++place.query) {
       count_row(problem.options.mask, place, problem.shape.kv_len, begins, pairs, visible);
     }
     for (std::int64_t c = 0; c < columns; ++c) {

@@ -16,6 +16,7 @@
 #include "engine/call/outputs.h"
 #include "engine/call/problem.h"
 #include "kernels/lenses/lenses.h"
+#include "problem/cells.h"
 
 namespace fovea::engine {
 
@@ -35,6 +36,9 @@ void validate_outputs(const Problem& problem, const AttentionOutputs& outputs);
 struct MapOf {
   std::int64_t queries = 0, keys = 0;
 };
+/// Return how the cell rows of a map divide the queries, and its cell columns the keys.
+CellDivision divide_rows(const PooledMap& map, std::int64_t queries);
+CellDivision divide_columns(const PooledMap& map, std::int64_t keys);
 /// Validates a map with the dimensions `before`, followed by [rows, columns].
 void check_map(const PooledMap& map, const Shape& before, const MapOf& of, OutputChecks& checks);
 

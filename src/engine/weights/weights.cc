@@ -19,7 +19,6 @@
 #include "engine/call/outputs.h"
 #include "engine/lenses/lenses.h"
 #include "engine/weights/weights_call.h"
-#include "problem/cells.h"
 #include "reference/lenses.h"
 
 namespace fovea {
@@ -98,20 +97,18 @@ void rectangle_float64(const Problem& problem, const WeightTile& tile, bool scor
 class Cells {
  public:
   Cells(const WeightTile& tile, const PooledMap& map, std::int64_t first_row, std::int64_t last_row)
-      : tile_(tile),
-        map_(map),
+      : map_(map),
+        rows_(divide_rows(map, tile.queries)),
         first_row_(first_row),
         sums_(static_cast<std::size_t>((last_row - first_row) * map.cells.extent(1))) {}
 
   /// Adds the partial cells of a panel in `count` columns. `first_query` is relative to the tile.
   void add(std::int64_t first_query, std::int64_t queries, std::int64_t first_column,
            std::int64_t count, const float* lanes) {
-    const std::int64_t rows = map_.cells.extent(0);
     const std::int64_t columns = map_.cells.extent(1);
     for (std::int64_t q = first_query; q < first_query + queries;) {
-      const std::int64_t row = cell_of(q, tile_.queries, rows);
-      const std::int64_t end =
-          std::min(cell_begin(row + 1, tile_.queries, rows), first_query + queries);
+      const std::int64_t row = rows_.of(q);
+      const std::int64_t end = std::min(rows_.begin(row + 1), first_query + queries);
       double* const sums = sums_.data() + (row - first_row_) * columns + first_column;
       for (std::int64_t c = 0; c < count; ++c) {
         const float* const from = lanes + c * kernels::panel_lanes();
@@ -142,8 +139,8 @@ class Cells {
     }
   }
 
-  const WeightTile& tile_;
   const PooledMap& map_;
+  const CellDivision rows_;
   std::int64_t first_row_;
   std::vector<double> sums_;
 };
@@ -151,8 +148,9 @@ class Cells {
 void pooled(const WeightInputs& inputs, const Problem& problem, const WeightTile& tile,
             const PooledMap& map) {
   const WeightsCall call(inputs, problem);
-  const std::int64_t rows = map.cells.extent(0);
-  const std::int64_t columns = map.cells.extent(1);
+  const CellDivision row_division = divide_rows(map, tile.queries);
+  const CellDivision columns = divide_columns(map, tile.keys);
+  const std::int64_t rows = row_division.cells();
   const std::int64_t lanes = kernels::panel_lanes();
   const std::int64_t most_queries = kPanelsTogether * lanes;
   // Each item computes whole rows of cells, with enough queries to fill a few panels.
@@ -162,14 +160,14 @@ void pooled(const WeightInputs& inputs, const Problem& problem, const WeightTile
   call.run(items, [&](std::int64_t number, std::byte* scratch) {
     const std::int64_t first_row = number * together;
     const std::int64_t last_row = std::min(first_row + together, rows);
-    const std::int64_t last_query = cell_begin(last_row, tile.queries, rows);
+    const std::int64_t last_query = row_division.begin(last_row);
     Cells cells(tile, map, first_row, last_row);
     std::vector<float> pooled(static_cast<std::size_t>(most_queries * kWeightBlockKeys));
     std::vector<std::int64_t> column_begin;
     kernels::WeightsItem item = call.item(tile.batch, tile.head);
     item.cells = pooled.data();
     item.pool = map.pool;
-    std::int64_t query = cell_begin(first_row, tile.queries, rows);
+    std::int64_t query = row_division.begin(first_row);
     for (std::int64_t queries = 0; query < last_query; query += queries) {
       queries = std::min(most_queries, last_query - query);
       item.q_begin = tile.first_query + query;
@@ -188,11 +186,11 @@ void pooled(const WeightInputs& inputs, const Problem& problem, const WeightTile
         first.key = item.k_begin;
         const ScoreBlock block = {.first = first, .queries = queries, .keys = keys};
         if (problem.options.mask.classify(block) == Visibility::kNone) continue;
-        const std::int64_t first_column = cell_of(key, tile.keys, columns);
-        item.columns = cell_of(key + keys - 1, tile.keys, columns) + 1 - first_column;
+        const std::int64_t first_column = columns.of(key);
+        item.columns = columns.of(key + keys - 1) + 1 - first_column;
         column_begin.clear();
         for (std::int64_t c = 0; c <= item.columns; ++c) {
-          const std::int64_t begin = cell_begin(first_column + c, tile.keys, columns);
+          const std::int64_t begin = columns.begin(first_column + c);
           column_begin.push_back(tile.first_key + std::clamp(begin, key, key + keys));
         }
         item.column_begin = column_begin.data();
@@ -210,12 +208,12 @@ void pooled(const WeightInputs& inputs, const Problem& problem, const WeightTile
 void pooled_float64(const Problem& problem, const WeightTile& tile, const PooledMap& map) {
   const Contiguous query(problem.query), key(problem.key);
   const reference::Inputs all{query.view(), key.view(), key.view()};
-  const std::int64_t rows = map.cells.extent(0);
+  const CellDivision division = divide_rows(map, tile.queries);
+  const std::int64_t rows = division.cells();
   const Execution& execution = problem.options.execution;
   for_each_item(execution, thread_count(execution, rows), rows, [&](std::int64_t r, int) {
-    reference::MapRow cells(map.cells.extent(1), map.pool);
-    for (std::int64_t q = cell_begin(r, tile.queries, rows);
-         q < cell_begin(r + 1, tile.queries, rows); ++q) {
+    reference::MapRow cells(divide_columns(map, tile.keys), map.pool);
+    for (std::int64_t q = division.begin(r); q < division.begin(r + 1); ++q) {
       const reference::Row row{tile.batch, tile.head, tile.first_query + q};
       const reference::Rows found =
           reference::attention_rows(all, problem.options, std::span(&row, 1));

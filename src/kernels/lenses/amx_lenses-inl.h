@@ -35,7 +35,6 @@
 #include "kernels/tile/amx_sums-inl.h"
 #include "kernels/tile/scratch.h"
 #include "kernels/tile/setup.h"
-#include "problem/cells.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -230,9 +229,7 @@ class AmxLenses {
     return AmxKeys<Numbers>::most_open_panels(setup);
   }
   PanelLenses& lenses_of(std::int64_t p) const { return own_.panels[p % at_once_]; }
-  std::int64_t column_of(std::int64_t key) const {
-    return cell_of(key, head_.kv_len, lenses_.map_columns);
-  }
+  std::int64_t column_of(std::int64_t key) const { return lenses_.map_columns.of(key); }
   float* cell_of_block(const PanelLenses& seen, std::int64_t block, std::int64_t column) const {
     return seen.cells + (block / setup_.block_keys + column) * kPanelLanes;
   }

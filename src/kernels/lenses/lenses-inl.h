@@ -287,9 +287,7 @@ class ItemLenses {
     }
   }
 
-  std::int64_t column_of(std::int64_t key) const {
-    return cell_of(key, head_.kv_len, lenses_.map_columns);
-  }
+  std::int64_t column_of(std::int64_t key) const { return lenses_.map_columns.of(key); }
 
   void begin_cells(const Panel& panel, std::int64_t block, std::int64_t segments,
                    PanelLenses& seen) {

@@ -18,7 +18,7 @@ std::size_t LensScratch::lay_out(std::byte* base, const LensScratchSizes& s) {
                    ? 0
                    : top_pad + (s.setup.top + s.vector_lanes - 1) / s.vector_lanes * s.vector_lanes;
   const std::int64_t statistics = s.setup.statistics ? s.lanes : 0;
-  const std::int64_t columns = s.setup.map ? s.setup.map_columns : 0;
+  const std::int64_t columns = s.setup.map ? s.setup.map_columns.cells() : 0;
   panels = arena.take<PanelLenses>(s.panels);
   for (std::int64_t p = 0; p < s.panels; ++p) {
     PanelLenses unused;

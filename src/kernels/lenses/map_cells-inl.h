@@ -22,7 +22,6 @@
 #include "kernels/tile/pack-inl.h"
 #include "kernels/tile/scratch.h"
 #include "kernels/tile/setup.h"
-#include "problem/cells.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -41,10 +40,9 @@ class MapCells {
   /// Writes the first key of each column, and the largest number after the last: padding keys are
   /// part of the last column, to which they add nothing.
   void find_columns(std::int64_t* begins) const {
-    for (std::int64_t c = 0; c < lenses_.map_columns; ++c) {
-      begins[c] = cell_begin(c, head_.kv_len, lenses_.map_columns);
-    }
-    begins[lenses_.map_columns] = std::numeric_limits<std::int64_t>::max();
+    const std::int64_t columns = lenses_.map_columns.cells();
+    for (std::int64_t c = 0; c < columns; ++c) begins[c] = lenses_.map_columns.begin(c);
+    begins[columns] = std::numeric_limits<std::int64_t>::max();
   }
 
   /// Adds the sums of a finished panel to the map. Weights are factor[lane] 2^(score - maximum).
@@ -100,9 +98,7 @@ class MapCells {
  private:
   static constexpr std::int64_t kColumns = 16;
 
-  std::int64_t column_of(std::int64_t key) const {
-    return cell_of(key, head_.kv_len, lenses_.map_columns);
-  }
+  std::int64_t column_of(std::int64_t key) const { return lenses_.map_columns.of(key); }
   template <class D>
   HWY_INLINE hn::Vec<D> pooled(D, hn::Vec<D> a, hn::Vec<D> b) const {
     return lenses_.pool == Pool::kMax ? hn::Max(a, b) : hn::Add(a, b);
@@ -144,12 +140,11 @@ class MapCells {
   }
 
   std::int64_t find_bands(const Panel& panel, Band* bands) const {
-    const std::int64_t q_len = head_.lenses->q_len;
     std::int64_t count = 0;
     for (std::int64_t lane = 0; lane < panel.rows;) {
       const std::int64_t query = panel.first_query + lane;
-      const std::int64_t row = cell_of(query, q_len, lenses_.map_rows);
-      const std::int64_t row_end = cell_begin(row + 1, q_len, lenses_.map_rows);
+      const std::int64_t row = lenses_.map_rows.of(query);
+      const std::int64_t row_end = lenses_.map_rows.begin(row + 1);
       const std::int64_t end = std::min(panel.rows, lane + (row_end - query));
       bands[count++] = {lane, end, cells_of(query, row, row_end)};
       lane = end;
@@ -163,10 +158,10 @@ class MapCells {
     const HeadLenses& to = *head_.lenses;
     const std::int64_t chunk_queries = lenses_.chunk_panels * kPanelLanes;
     const std::int64_t chunk = query / chunk_queries;
-    const bool before = cell_begin(row, to.q_len, lenses_.map_rows) < chunk * chunk_queries;
+    const bool before = lenses_.map_rows.begin(row) < chunk * chunk_queries;
     const bool after = row_end > (chunk + 1) * chunk_queries;
     if (!before && !after) return to.map + row * to.map_stride;
-    return to.map_edges + (chunk * 2 + (before ? 0 : 1)) * lenses_.map_columns;
+    return to.map_edges + (chunk * 2 + (before ? 0 : 1)) * lenses_.map_columns.cells();
   }
 
   const LensSetup& lenses_;

@@ -12,6 +12,7 @@
 #include "fovea/tensor.h"
 
 #include "kernels/simd/rows_of.h"
+#include "problem/cells.h"
 
 namespace fovea::kernels {
 
@@ -36,7 +37,7 @@ struct LensSetup {
   std::int64_t top = 0;  // keys per row
   bool map = false;
   Pool pool = Pool::kSum;
-  std::int64_t map_rows = 0, map_columns = 0;
+  CellDivision map_rows, map_columns;
   /// The number of panels in a chunk. The sums of a chunk are added in a fixed order, independent
   /// of the number of threads. Work items consist of whole chunks.
   std::int64_t chunk_panels = 1;
@@ -49,10 +50,10 @@ struct LensSetup {
 struct HeadLenses {
   OutputRows entropy, maximum, maximum_key, mean_distance, distance_variance, first_key;
   OutputRows top_keys, top_weights;
-  float* map = nullptr;         // [map_rows] rows of map_columns elements, initially zero
+  float* map = nullptr;         // rows of the map, one element per column, initially zero
   std::int64_t map_stride = 0;  // the distance between rows
   /// The contributions of a chunk to map rows that it shares with adjacent chunks,
-  /// [chunks][2][map_columns]: first to a row that begins before the chunk, then to one that begins
+  /// [chunks][2][columns]: first to a row that begins before the chunk, then to one that begins
   /// in it. Initially zero.
   float* map_edges = nullptr;
   std::int64_t q_len = 0;

@@ -104,6 +104,24 @@ const std::vector<BadLens> kBadLenses{
        o.map.cells = kept(floats({2, 4, 6, 0}));
      },
      "map.cells: expected columns from 1 to kv_len = 8, got 0"},
+    {"map of too few rows of a given size",
+     [](AttentionOptions&, Lenses& o) {
+       o.map.cells = kept(floats({2, 4, 2, 8}));
+       o.map.cell_queries = 2;
+     },
+     "map.cells: expected 3 rows of cell_queries = 2, got 2"},
+    {"map of too many columns of a given size",
+     [](AttentionOptions&, Lenses& o) {
+       o.map.cells = kept(floats({2, 4, 6, 4}));
+       o.map.cell_keys = 3;
+     },
+     "map.cells: expected 3 columns of cell_keys = 3, got 4"},
+    {"map of cells of a negative size",
+     [](AttentionOptions&, Lenses& o) {
+       o.map.cells = kept(floats({2, 4, 6, 4}));
+       o.map.cell_keys = -1;
+     },
+     "map.cell_keys: expected 0 or more, got -1"},
     {"map of one head",
      [](AttentionOptions&, Lenses& o) {
        o.map.cells = kept(floats({6, 8}));

@@ -37,6 +37,42 @@ TEST(AttentionLenses, AgreeWithTheOracle) {
                        {5, 1, 700, Pool::kSum}});
 }
 
+/// Returns the sizes of a map with cells of a given size.
+LensSizes cells_of_size(const ProblemShape& shape, std::int64_t queries, std::int64_t keys,
+                        Pool pool) {
+  return {
+      3,   (shape.q_len + queries - 1) / queries, (shape.kv_len + keys - 1) / keys, pool, queries,
+      keys};
+}
+
+TEST(AttentionLenses, CellsOfAGivenSizeAgreeWithTheOracle) {
+  // Sizes that divide the lengths and sizes that do not, larger than a length, and of one pair.
+  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
+  const ProblemShape shape = shape_of(p.inputs());
+  std::vector<LensSizes> all = {cells_of_size(shape, 16, 16, Pool::kMax),
+                                cells_of_size(shape, 7, 129, Pool::kMean),
+                                cells_of_size(shape, 1024, 1024, Pool::kSum),
+                                cells_of_size(shape, shape.q_len - 1, 64, Pool::kMax)};
+  expect_lenses_under(option_sets(), look, p, all);
+  for (const std::int64_t length : {1, 2, 63, 64, 65, 300}) {
+    const RandomProblem other = stored_problem({1, 1, 1, length, 301 - length}, 16, 4);
+    const ProblemShape sizes = shape_of(other.inputs());
+    SCOPED_TRACE(length);
+    for (const std::int64_t side : {1, 4, 32}) {
+      const LensSizes cells = cells_of_size(sizes, side, 2 * side, Pool::kMax);
+      expect_lenses(other.inputs(), {.mask = causal()},
+                    {1, cells.rows, cells.columns, cells.pool, side, 2 * side});
+    }
+  }
+}
+
+TEST(AttentionLenses, CellsOfAGivenSizeThatDividesTheLengthsAreThoseOfTheirCount) {
+  const RandomProblem p = stored_problem({1, 2, 1, 96, 640}, 16, 4);
+  const LensSizes by_size = {3, 6, 20, Pool::kSum, 16, 32};
+  const Seen counted = look(p.inputs(), {.mask = causal()}, {3, 6, 20, Pool::kSum});
+  EXPECT_TRUE(same_bits(look(p.inputs(), {.mask = causal()}, by_size), counted));
+}
+
 TEST(AttentionLenses, EveryKindOfInput) {
   for (const InputKind kind : kInputKinds) {
     SCOPED_TRACE(name_of(kind));

@@ -155,26 +155,33 @@ TEST(AttentionWeights, ScoresMatchTheSoftmaxInput) {
   }
 }
 
-TEST(AttentionWeights, PooledTilesMatchTheOracle) {
-  for (const KnownSet& set : known_sets()) {
+/// Compares pooled tiles with the oracle: 17 x 23 cells, or cells of a given size if it is not 0.
+void expect_pooled_tiles(const std::vector<KnownSet>& sets, std::int64_t side) {
+  for (const KnownSet& set : sets) {
     SCOPED_TRACE(set.name);
     const Known& known = set.known;
     const AttentionOptions& options = known.options;
     for (const WeightTile& tile : kTiles) {
       for (const Pool pool : {Pool::kSum, Pool::kMean, Pool::kMax}) {
-        const std::int64_t rows = std::min<std::int64_t>(tile.queries, 17);
-        const std::int64_t columns = std::min<std::int64_t>(tile.keys, 23);
+        const std::int64_t rows =
+            side > 0 ? (tile.queries - 1) / side + 1 : std::min<std::int64_t>(tile.queries, 17);
+        const std::int64_t columns =
+            side > 0 ? (tile.keys - 1) / side + 1 : std::min<std::int64_t>(tile.keys, 23);
+        const CellDivision of_queries(tile.queries, rows, side);
+        const CellDivision of_keys(tile.keys, columns, side);
         Tensor cells(DType::kFloat32, {rows, columns});
         Tensor pairs(DType::kInt64, {rows, columns});
         attention_weights(known.inputs(), tile, options,
-                          PooledMap{.cells = cells, .pairs = pairs, .pool = pool});
+                          PooledMap{.cells = cells,
+                                    .pairs = pairs,
+                                    .pool = pool,
+                                    .cell_queries = side,
+                                    .cell_keys = side});
         for_each_index(cells.shape(), [&](const Index& at) {
           double sum = 0.0, most = 0.0;
           std::int64_t seen = 0;
-          for (std::int64_t i = cell_begin(at[0], tile.queries, rows);
-               i < cell_begin(at[0] + 1, tile.queries, rows); ++i) {
-            for (std::int64_t j = cell_begin(at[1], tile.keys, columns);
-                 j < cell_begin(at[1] + 1, tile.keys, columns); ++j) {
+          for (std::int64_t i = of_queries.begin(at[0]); i < of_queries.begin(at[0] + 1); ++i) {
+            for (std::int64_t j = of_keys.begin(at[1]); j < of_keys.begin(at[1] + 1); ++j) {
               const std::int64_t query = tile.first_query + i;
               const std::int64_t key = tile.first_key + j;
               const double weight = known.weight(tile.batch, tile.head, query, key);
@@ -195,6 +202,15 @@ TEST(AttentionWeights, PooledTilesMatchTheOracle) {
         });
       }
     }
+  }
+}
+
+TEST(AttentionWeights, PooledTilesMatchTheOracle) { expect_pooled_tiles(known_sets(), 0); }
+
+TEST(AttentionWeights, PooledTilesOfAGivenCellSizeMatchTheOracle) {
+  for (const std::int64_t side : {1, 16, 100, 4096}) {
+    SCOPED_TRACE(side);
+    expect_pooled_tiles(known_sets(), side);
   }
 }
 
