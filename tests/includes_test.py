@@ -58,6 +58,7 @@ LAYERS = {
     "src/scene/tell": ["src/scene/trace"],
     "src/scene/html": ["src/scene/tell"],
     "src/picture": ["src/json"],
+    "src/view": ["src/recording"],
     "src/nn": [
         "include/fovea/nn",
         "src/files",

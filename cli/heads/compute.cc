@@ -5,11 +5,9 @@
 #include "cli/heads/compute.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,57 +17,31 @@
 
 #include "cli/problem/call.h"
 #include "cli/shell/call_progress.h"
+#include "recording/head_statistics.h"
 
 namespace fovea::cli {
 namespace {
 
-/// Sets the token scores of the heads of a source, if it has tokens.
-void add_token_scores(const AttendInputs& inputs, const Execution& execution,
-                      std::span<HeadOfSource> heads) {
-  if (!inputs.source) return;
-  const std::optional<TokenScores> scores =
-      token_scores(inputs.source->recording, inputs.source->attention, execution);
-  if (!scores) return;
-  for (HeadOfSource& head : heads) {
-    head.duplicate = scores->duplicate.value({head.batch, head.number});
-    head.induction = scores->induction.value({head.batch, head.number});
-    head.repeated = scores->repeated.at<std::int64_t>({head.batch});
-  }
-}
-
 void add_source(const HeadsSource& source, std::size_t number, std::int64_t blocks,
                 const Execution& execution, std::vector<HeadOfSource>& heads) {
   const AttendInputs& inputs = source.inputs;
-  const ProblemShape& shape = inputs.shape;
   AttentionOptions options = source.rules.options();
   options.execution = execution;
-  const DType type = inputs.is_float64() ? DType::kFloat64 : DType::kFloat32;
-  std::array<Tensor, kHeadNumbers.size()> found;
-  HeadSummary summary{.blocks = blocks};
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    found[i] = Tensor(type, {shape.batch, shape.q_heads});
-    summary.*kHeadNumbers[i].output = found[i];
-  }
+  std::vector<HeadTold> told;
   try {
-    attention_heads({inputs.query.view, inputs.key.view}, options, summary);
+    told = recording::tell_heads({inputs.query.view, inputs.key.view}, options, blocks);
   } catch (const InvalidArgument& error) {
     throw in_words_of_options(error);
   }
-  const std::size_t first = heads.size();
-  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
-    for (std::int64_t head = 0; head < shape.q_heads; ++head) {
-      HeadOfSource told;
-      told.batch = batch;
-      told.head = inputs.model_head(head);
-      told.source = number;
-      told.number = head;
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        told.numbers[i] = found[i].value({batch, head}) + 0.0;  // no -0
-      }
-      heads.push_back(told);
-    }
+  std::optional<TokenScores> scores;
+  if (inputs.source) {
+    scores = token_scores(inputs.source->recording, inputs.source->attention, execution);
   }
-  add_token_scores(inputs, execution, std::span(heads).subspan(first));
+  for (const HeadTold& one : told) {
+    HeadOfSource& head = heads.emplace_back(HeadOfSource{one, number, one.head});
+    head.head = inputs.model_head(head.number);
+    if (scores) recording::add_token_scores(*scores, head.number, head);
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <variant>
@@ -66,14 +67,16 @@ struct RowAnswer {
   double lse = 0.0;
   double entropy = 0.0, maximum = 0.0, mean_distance = 0.0, first_key = 0.0;
   std::int64_t maximum_key = -1;
-  std::int64_t visible = 0;               ///< keys that the query sees
-  std::vector<KeyWeight> top = {};        ///< the largest weights, in descending order
-  std::vector<std::int64_t> powers = {};  ///< entry b: weights w with 2^-(b + 1) < w <= 2^-b
+  std::int64_t visible = 0;         ///< keys that the query sees
+  std::vector<KeyWeight> top = {};  ///< the largest weights, in descending order
+  /// Entry b: the number of weights w with 2^-(b + 1) < w <= 2^-b. Entry 63 also counts smaller
+  /// ones; later zeros are omitted.
+  std::vector<std::int64_t> powers = {};
 };
 
 /// One key.
 struct ColumnAnswer {
-  double sum = 0.0;  ///< over all queries, by attention_received()
+  double sum = 0.0;  ///< over all queries, as attention_received() computes it for all keys
   double largest = 0.0;
   std::vector<KeyWeight> top = {};
 };
@@ -99,11 +102,11 @@ struct HeadStatus {
   int mean_levels = 0;            ///< tiles of Pool::kMean exist below this level
   std::int64_t row_block = 1024;  ///< queries of a row block
   bool lse_known = false;         ///< for all rows
-  PassProgress pass;
+  PassProgress pass = {};
   std::vector<double> largest = {}, smallest = {};  ///< cells of each level so far; NaN if unknown
 };
 
-/// The nine numbers and the name of each head of a layer, as `fovea heads` prints them.
+/// The numbers and the name of each head of a layer, as `fovea heads` prints them.
 struct HeadNumbers {
   std::int64_t head = 0;             ///< of the model
   std::string name;                  ///< "previous token"; empty if no name fits
@@ -115,6 +118,12 @@ struct Counters {
   std::int64_t blocks = 0;                               ///< row blocks computed
   std::int64_t bytes = 0;    ///< of caches, lse, statistics and base cells
   std::int64_t waiting = 0;  ///< requests in the queue
+};
+
+/// A tile needs rows that the pass has not reached, and the pass was stopped by hand.
+class PassPaused : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 struct ExplorerOptions {
@@ -145,11 +154,12 @@ class Explorer {
   const Layer& layer(const HeadPlace& head) const;
 
   /// Starts the pass of the head, which has the lowest priority, unless it was stopped by hand.
+  /// Throws InvalidArgument if there is no such head.
   HeadStatus status(const HeadPlace& head);
   Counters counters() const;
 
   /// Requests for the same tile share one computation. If its rows wait for the pass, their blocks
-  /// are computed first.
+  /// are computed first; if the pass was stopped by hand, tiles of stored levels get PassPaused.
   void tile(const HeadPlace& head, const TilePlace& place, std::stop_token stop,
             Reply<FrameBytes> reply);
   void cell(const HeadPlace& head, std::int64_t query, std::int64_t key, std::stop_token stop,
@@ -171,7 +181,7 @@ class Explorer {
            Reply<AttentionMap> reply);
 
   /// Computes the row blocks with these queries before the other blocks, and resumes a stopped
-  /// pass.
+  /// pass. Throws InvalidArgument if they are outside the problem.
   void start_pass(const HeadPlace& head, IndexRange queries);
   void stop_pass(const HeadPlace& head);
 

@@ -62,7 +62,9 @@ struct Input {
   std::string fingerprint;
   std::string model, source;       ///< of a recording, in words; may be empty
   std::vector<Layer> layers = {};  ///< empty for scenes
-  std::string page = {};           ///< of a scene: the page of `fovea explain --format html`
+  /// The recording that the layers are from; null for other kinds.
+  std::shared_ptr<const Recording> recording = {};
+  std::string page = {};  ///< of a scene: the page of `fovea explain --format html`
   /// Size and time of the file when it was opened, to find out whether it changed.
   std::uint64_t file_bytes = 0;
   std::int64_t file_time = 0;

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The pass over the rows of a head (pass.h).
+
+#include "view/pass.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "fovea/attention.h"
+#include "fovea/weights.h"
+
+#include "problem/part.h"
+
+namespace fovea::view {
+namespace {
+
+// A fused pass computes cells of all keys. If a block sees fewer than one key in so many, a pass
+// without cells and a second product of the keys it sees take less time.
+constexpr std::int64_t kFewKeys = 8;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Owning tensors of a pooled map of one head.
+struct MapTensors {
+  MapTensors(DType dtype, const Shape& shape) : cells(dtype, shape), pairs(DType::kInt64, shape) {}
+
+  PooledMap map(Pool pool, int level) {
+    const std::int64_t side = std::int64_t{1} << level;
+    return {.cells = cells, .pairs = pairs, .pool = pool, .cell_queries = side, .cell_keys = side};
+  }
+
+  Tensor cells, pairs;
+};
+
+template <class Number>
+void encode_numbers(std::span<const Number> numbers, std::span<const std::int64_t> pairs,
+                    std::vector<Code>& codes) {
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    if (pairs[i] > 0) codes[i] = encode_weight(static_cast<float>(numbers[i]));
+  }
+}
+
+/// Computes the cells of a rectangle from known lse.
+std::vector<Code> cells_of_weights(const HeadStore& head, const WeightTile& tile, Pool pool,
+                                   int level, const Execution& execution) {
+  MapTensors to(head.dtype(), {cells_of(tile.queries, level), cells_of(tile.keys, level)});
+  attention_weights(head.inputs(), tile, head.options(execution), to.map(pool, level));
+  return encode_cells(to.cells, to.pairs);
+}
+
+/// Computes the lse of a row block and, if `cells` is not null, its cells in the same pass.
+void forward_block(HeadStore& head, std::int64_t block, MapTensors* cells,
+                   const Execution& execution) {
+  const auto start = std::chrono::steady_clock::now();
+  const Pyramid& pyramid = head.pyramid();
+  const IndexRange queries = pyramid.queries_of(block);
+  const WeightInputs inputs = head.inputs();
+  const AttentionOptions options = head.options(execution);
+  const ProblemShape shape = {1, 1, 1, pyramid.queries(), pyramid.keys()};
+  const ProblemPart part(options, shape, {.first_query = queries.begin, .queries = queries.size()});
+  const TensorView key = part.keys_of(inputs.key);
+  Tensor lse(head.dtype(), {1, 1, queries.size()});
+  Lenses lenses;
+  if (cells != nullptr) lenses.map = cells->map(Pool::kMax, pyramid.base_level());
+  attention_forward(part.queries_of(inputs.query), key, no_value(key), part.options(),
+                    {.lse = lse, .lenses = &lenses});
+  head.store_lse(block, lse, seconds_since(start));
+}
+
+}  // namespace
+
+std::vector<Code> encode_cells(const Tensor& cells, const Tensor& pairs) {
+  std::vector<Code> codes(static_cast<std::size_t>(cells.size()), kHiddenCode);
+  if (cells.dtype() == DType::kFloat32) {
+    encode_numbers(cells.span<float>(), pairs.span<std::int64_t>(), codes);
+  } else {
+    encode_numbers(cells.span<double>(), pairs.span<std::int64_t>(), codes);
+  }
+  return codes;
+}
+
+void compute_block(HeadStore& head, std::int64_t block, bool cells, const Execution& execution) {
+  const Pyramid& pyramid = head.pyramid();
+  const IndexRange queries = pyramid.queries_of(block);
+  const IndexRange keys = pyramid.cell_keys_of(block);
+  const int level = pyramid.base_level();
+  const bool wants_cells = cells && pyramid.stores() && !head.has_cells(block);
+  std::vector<Code> base;
+  bool has_base = !wants_cells || keys.size() == 0;
+  if (!head.has_lse(block)) {
+    if (has_base || keys.size() * kFewKeys < pyramid.keys()) {
+      forward_block(head, block, nullptr, execution);
+    } else {
+      MapTensors found(head.dtype(),
+                       {1, 1, cells_of(queries.size(), level), cells_of(pyramid.keys(), level)});
+      forward_block(head, block, &found, execution);
+      const std::vector<Code> all = encode_cells(found.cells, found.pairs);
+      const std::int64_t all_columns = found.cells.extent(3);
+      for (std::int64_t row = 0; row < found.cells.extent(2); ++row) {
+        const auto from = all.begin() + row * all_columns;
+        base.insert(base.end(), from + (keys.begin >> level), from + cells_of(keys.end, level));
+      }
+      has_base = true;
+    }
+  }
+  if (!wants_cells) return;
+  const auto start = std::chrono::steady_clock::now();
+  if (!has_base) {
+    base = cells_of_weights(head,
+                            {.first_query = queries.begin,
+                             .queries = queries.size(),
+                             .first_key = keys.begin,
+                             .keys = keys.size()},
+                            Pool::kMax, level, execution);
+  }
+  auto made = std::make_unique<const BlockCells>(pyramid, block, std::move(base));
+  head.store_cells(block, std::move(made), seconds_since(start));
+}
+
+std::optional<std::int64_t> next_block(const HeadStore& head, const IndexRange& queries) {
+  std::optional<std::int64_t> next;
+  std::int64_t nearest = 0;
+  for (std::int64_t block = 0; block < head.pyramid().blocks(); ++block) {
+    if (head.block_done(block)) continue;
+    const IndexRange rows = head.pyramid().queries_of(block);
+    const std::int64_t distance =
+        std::max({std::int64_t{0}, queries.begin - rows.end + 1, rows.begin - queries.end + 1});
+    if (!next || distance < nearest) {
+      next = block;
+      nearest = distance;
+    }
+  }
+  return next;
+}
+
+std::vector<Code> compute_tile(const HeadStore& head, const TilePlace& tile,
+                               const Execution& execution) {
+  const IndexRange queries = head.pyramid().queries_of(tile);
+  const IndexRange keys = head.pyramid().keys_of(tile);
+  const WeightTile rectangle = {.first_query = queries.begin,
+                                .queries = queries.size(),
+                                .first_key = keys.begin,
+                                .keys = keys.size()};
+  if (tile.level > 0) {
+    return cells_of_weights(head, rectangle, tile.reduce, tile.level, execution);
+  }
+  Tensor weights(head.dtype(), {queries.size(), keys.size()});
+  attention_weights(head.inputs(), rectangle, head.options(execution), weights);
+  Tensor pairs(DType::kInt64, weights.shape());
+  std::vector<std::uint8_t> visible(static_cast<std::size_t>(keys.size()), 1);
+  const bool all = head.classify(queries, keys) == Visibility::kAll;
+  for (std::int64_t i = 0; i < queries.size(); ++i) {
+    if (!all) {
+      head.options().mask.fill(head.at(queries.begin + i, keys.begin), keys.size(), visible.data());
+    }
+    std::copy(visible.begin(), visible.end(), pairs.span<std::int64_t>().begin() + i * keys.size());
+  }
+  return encode_cells(weights, pairs);
+}
+
+}  // namespace fovea::view

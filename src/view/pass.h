@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The pass over the rows of a head: computes the lse of row blocks where no file has it, and the
+// cells of the base level; and the cells of tiles below it, from query, key and lse.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "fovea/execution.h"
+#include "fovea/map.h"
+
+#include "view/head_store.h"
+
+namespace fovea::view {
+
+/// Computes and stores the lse of a row block, and its cells if `cells` and the pyramid stores
+/// any. Does nothing that is done.
+///
+/// Cost     one product of the block's queries and the keys they see. If that is less than an
+///          eighth of all keys, two products, but no cells of the other keys.
+/// Errors   throws Stopped; what was stored before remains.
+void compute_block(HeadStore& head, std::int64_t block, bool cells, const Execution& execution);
+
+/// Returns the block that the pass computes next: the one nearest to the queries, which are those
+/// that were asked for last. Nothing if all blocks are done.
+std::optional<std::int64_t> next_block(const HeadStore& head, const IndexRange& queries);
+
+/// Returns the codes of a tile of a level that the pyramid does not store. The lse of its rows must
+/// be known.
+std::vector<Code> compute_tile(const HeadStore& head, const TilePlace& tile,
+                               const Execution& execution);
+
+/// Returns the codes of pooled cells, [.., rows, columns] with their pair counts.
+std::vector<Code> encode_cells(const Tensor& cells, const Tensor& pairs);
+
+}  // namespace fovea::view
