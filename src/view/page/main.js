@@ -3,7 +3,7 @@
 // The router: every address has the same page, and the first segment of its path names the module
 // that fills it.
 
-import {Api, findToken, inWords} from "./api.js";
+import {Api, findToken, inWords, takeToken, tokenIn} from "./api.js";
 import {make} from "./dom.js";
 import {startTheme, themeButton} from "./theme.js";
 
@@ -73,12 +73,20 @@ async function main() {
   const framed = window.parent !== window;
   const api = new Api(await findToken(framed));
   const base = {api, bar, announce, error, navigate(/** @type {string} */ path, fragment = "") {
+    const samePath = path === location.pathname;
     history.pushState(null, "", path + (fragment ? `#${fragment.replace(/^#/, "")}` : ""));
-    show(base, api);
+    if (samePath) dispatchEvent(new PopStateEvent("popstate", {state: null}));
+    else show(base, api);
   }};
   addEventListener("popstate", () => {
-    if (page?.arrive?.()) shown = location.pathname;
-    else if (location.pathname !== shown) show(base, api);
+    if (tokenIn(location.hash)) {  // the address of a restarted server, typed over this one
+      api.adopt(takeToken(framed));
+      show(base, api);
+    } else if (page?.arrive?.()) {
+      shown = location.pathname;
+    } else if (location.pathname !== shown) {
+      show(base, api);
+    }
   });
   // Links within the viewer keep the page and its script.
   document.addEventListener("click", (event) => {
