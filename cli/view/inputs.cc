@@ -127,7 +127,8 @@ std::optional<std::int64_t> layer_of(const std::string& name) {
 
 Input open_tensors(const ViewSources& sources, const std::string& path) {
   std::vector<std::int64_t> layers;
-  for (const TensorInfo& info : TensorFile::open(path).tensors()) {
+  const TensorFile file = TensorFile::open(path);
+  for (const TensorInfo& info : file.tensors()) {
     if (const auto layer = layer_of(info.name)) layers.push_back(*layer);
   }
   std::ranges::sort(layers);
