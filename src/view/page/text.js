@@ -139,11 +139,11 @@ class TextPage {
       this.settle();
     })] : [];
     return make("div", {class: "tools-row"},
-        make("span", {class: "stepper"}, choice("Layer", others.map((one) => [one.label, layerName(one)]), layer.label, (value) => {
+        make("span", {class: "switcher"}, choice("Layer", others.map((one) => [one.label, layerName(one)]), layer.label, (value) => {
           const to = others.find((one) => one.label === value);
           if (to) go(to, inLayer(to));
         }), step("\u2039", "Previous layer (L)", !!lastLayer, L), step("\u203a", "Next layer (l)", !!nextLayer, l)),
-        make("span", {class: "stepper"}, choice("Head", layer.heads.map((n) => [String(n), String(n)]), String(head), (n) => go(layer, Number(n))),
+        make("span", {class: "switcher"}, choice("Head", layer.heads.map((n) => [String(n), String(n)]), String(head), (n) => go(layer, Number(n))),
             step("\u2039", "Previous head (H)", lastHead !== undefined, H), step("\u203a", "Next head (h)", nextHead !== undefined, h)),
         ...ways, choice("Tone", TEXT_TONES, state.tone, (tone) => {
           this.change({tone: /** @type {any} */ (tone)});
