@@ -156,7 +156,7 @@ export class ComparePage {
         const cells = await Promise.all([this.first, this.second].map(({api}) => api.cell(focus.query, focus.key, stop.signal)));
         if (!stop.signal.aborted) this.show(cells);
       } catch (error) {
-        if (!isAbort(error)) this.context.error(inWords(error));
+        if (!isAbort(error)) this.told.textContent = inWords(error);
       }
     }, REST);
   }

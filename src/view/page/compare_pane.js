@@ -65,14 +65,15 @@ export class ComparePane {
     const x = Math.round(view.x(key + 0.5)), y = Math.round(view.y(query + 0.5)), half = Math.max(4, view.pixels / 2 + 1);
     pen.save();
     pen.beginPath();
-    pen.rect(left, top, right - left, bottom - top);
+    const box = {left: Math.max(left, view.x(0)), right: Math.min(right, view.x(view.keys)), top: Math.max(top, view.y(0)), bottom: Math.min(bottom, view.y(view.queries))};
+    pen.rect(box.left - half, box.top - half, box.right - box.left + 2 * half, box.bottom - box.top + 2 * half);
     pen.clip();
     for (const [color, wide] of /** @type {[string, number][]} */ ([["rgb(0 0 0 / .6)", 3], ["rgb(255 255 255 / .9)", 1]])) {
       pen.strokeStyle = color;
       pen.lineWidth = wide;
       pen.setLineDash(dash);
       pen.beginPath();
-      for (const [x0, y0, x1, y1] of [[left, y, x - half, y], [x + half, y, right, y], [x, top, x, y - half], [x, y + half, x, bottom]]) {
+      for (const [x0, y0, x1, y1] of [[box.left, y, x - half, y], [x + half, y, box.right, y], [x, box.top, x, y - half], [x, y + half, x, box.bottom]]) {
         pen.moveTo(x0, y0);
         pen.lineTo(x1, y1);
       }
