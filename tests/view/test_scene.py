@@ -34,10 +34,10 @@ def test_the_list_leads_to_other_scenes(server, opener):
     page = opener(server, f"/scene/{server.id(0)}")
     links = page.locator(".scene-list a")
     assert links.count() == 3
-    assert page.locator(".scene-list [aria-current=page]").text_content().startswith("A causal mask")
+    assert page.locator(".scene-list [aria-current=page]").text_content() == "causal_mask.json"
     links.nth(1).click()
     page.wait_for_url(f"**/scene/{server.id(1)}*")
-    assert frame(page).locator("h1").text_content() == links.nth(1).text_content()
+    assert frame(page).locator("h1").text_content().startswith("Two heads")
     page.go_back()
     page.wait_for_url(f"**/scene/{server.id(0)}*")
     assert frame(page).locator("h1").text_content().startswith("A causal mask")

@@ -65,11 +65,7 @@ export class ComparePage {
     document.title = `${names[0]} and ${names[1]}`;
     this.onKey = (/** @type {KeyboardEvent} */ event) => this.key(event);
     document.addEventListener("keydown", this.onKey);
-    this.onMove = () => {
-      this.state = readFragment(location.hash, FIELDS);
-      this.restore();
-    };
-    addEventListener("popstate", this.onMove);
+    this.path = location.pathname;
     this.unwatch = watchTheme(() => this.setTheme());
     this.observer = new ResizeObserver(() => this.resize());
     this.setTheme();
@@ -83,6 +79,13 @@ export class ComparePage {
     this.theme = theme;
     for (const pane of this.panes) pane.setTheme(theme);
     this.redraw();
+  }
+  /** Shows what the address selects after Back or Forward; returns false if it is that of another page. */
+  arrive() {
+    if (location.pathname !== this.path) return false;
+    this.state = readFragment(location.hash, FIELDS);
+    this.restore();
+    return true;
   }
   restore() {
     const {state, view} = this;
@@ -225,7 +228,6 @@ export class ComparePage {
 
   close() {
     document.removeEventListener("keydown", this.onKey);
-    removeEventListener("popstate", this.onMove);
     this.unwatch();
     this.observer.disconnect();
     cancelAnimationFrame(this.frame);

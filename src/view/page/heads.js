@@ -45,13 +45,7 @@ class HeadsPage {
     this.body = make("div", {class: "heads-body"});
     root.replaceChildren(make("div", {class: "heads"}, make("h1", {class: "unseen"}, `Heads of ${visible(entry.name)}`), this.tools, this.status,
         make("div", {class: "heads-main"}, this.body, this.panel.node)));
-    this.moved = () => {
-      const {layer, head} = this.state;
-      Object.assign(this.state, readFragment(location.hash, FIELDS));
-      this.show();
-      if (this.state.head < 0 && head >= 0) this.grid.setFocus(`${layer}.${head}`);
-    };
-    addEventListener("popstate", this.moved);
+    this.path = location.pathname;
     /** @type {Promise<void> | undefined} */
     this.asking = undefined;
     this.drawn = "";  // what the grid shows
@@ -61,6 +55,16 @@ class HeadsPage {
     });
     this.resized.observe(this.body);
     this.show();
+  }
+
+  /** Shows what the address selects after Back or Forward; returns false if it is that of another page. */
+  arrive() {
+    if (location.pathname !== this.path) return false;
+    const {layer, head} = this.state;
+    Object.assign(this.state, readFragment(location.hash, FIELDS));
+    this.show();
+    if (this.state.head < 0 && head >= 0 && this.state.view === "grid") this.grid.setFocus(`${layer}.${head}`);
+    return true;
   }
 
   get chosen() {
@@ -208,7 +212,6 @@ class HeadsPage {
     document.title = `Heads of ${entry.name}`;
   }
   close() {
-    removeEventListener("popstate", this.moved);
     this.resized.disconnect();
     this.address.close();
     this.store.close();

@@ -25,6 +25,7 @@ const PAGES = {
   heads: () => import("./heads.js"),
   map: () => import("./map.js"),
   text: () => import("./text.js"),
+  compare: () => import("./compare.js"),
 };
 
 const root = /** @type {HTMLElement} */ (document.getElementById("view"));

@@ -10,6 +10,8 @@ import {visible} from "./visible.js";
 
 /** @typedef {import("./entry.js").Context} Context */
 
+const WAIT = 200;  // milliseconds, if the page is in the background
+
 /** Returns the page with attributes of its root element, which its script reads. */
 function withAttributes(/** @type {string} */ page, /** @type {Record<string, string>} */ attributes) {
   const escaped = (/** @type {string} */ value) => value.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -31,8 +33,8 @@ export async function open(root, context) {
   document.title = scene.name;
   const stop = new AbortController(), address = new Address(), {dataset} = document.documentElement;
   const response = await context.api.request(`/api/v1/scenes/${encodeURIComponent(id)}`, {signal: stop.signal});
-  const frame = make("iframe", {class: "scene-frame", title: scene.name, sandbox: "allow-scripts allow-downloads",
-    srcdoc: withAttributes(await response.text(), {"data-pane": "scene", "data-leads": "", "data-hash": location.hash, ...dataset.theme && {"data-theme": dataset.theme}})});
+  const text = withAttributes(await response.text(), {"data-pane": "scene", "data-leads": "", "data-hash": location.hash, ...dataset.theme && {"data-theme": dataset.theme}});
+  const frame = make("iframe", {class: "scene-frame", title: scene.name, sandbox: "allow-scripts allow-downloads"});
 
   /** @type {any} the last place that the frame has sent */
   let place = null;
@@ -51,6 +53,9 @@ export async function open(root, context) {
     make("li", {}, make("a", {href: writePath("scene", entry.id), "aria-current": entry === scene ? "page" : null}, bdi(visible(entry.name)))))));
   root.replaceChildren(make("div", {class: "scene-page"}, ...scenes.length > 1 ? [list] : [], frame));
   list.querySelector("[aria-current]")?.scrollIntoView({block: "nearest"});
+  // The script of the scene draws for the size of the frame, which another process learns with a frame of the screen.
+  await Promise.race([new Promise(requestAnimationFrame), new Promise((resolve) => setTimeout(resolve, WAIT))]);
+  frame.srcdoc = text;
   return {close() {
     removeEventListener("message", receive);
     unwatch();

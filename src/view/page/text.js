@@ -68,10 +68,11 @@ class TextPage {
 
     this.listeners = /** @type {[string, (event: any) => void][]} */ ([
       ["keydown", (event) => this.turned(event)], ["keyup", (event) => this.turned(event)], ["blur", () => this.turn(false)],
-      ["pointerup", () => this.dropped()], ["popstate", () => this.moved()]]);
+      ["pointerup", () => this.dropped()]]);
     for (const [kind, listener] of this.listeners) addEventListener(kind, listener);
     if (this.state.at > 0) this.flow("query").reveal(this.state.at, "start");
-    this.moved();
+    this.path = location.pathname;
+    this.restore();
   }
 
   /** Returns the flow of a side; queries and keys with the same tokens have one. @returns {TextFlow} */
@@ -166,9 +167,15 @@ class TextPage {
     Object.assign(this.state, change);
     this.address.replace(writeFragment(this.state, FIELDS));
   }
-  /** Shows what the address selects. */
-  moved() {
+  /** Shows what the address selects after Back or Forward; returns false if it is that of another page. */
+  arrive() {
+    if (location.pathname !== this.path) return false;
     this.state = readFragment(location.hash, FIELDS);
+    this.restore();
+    return true;
+  }
+  /** Shows what the state selects. */
+  restore() {
     const {queries, keys} = this.layer;
     this.state.query = this.state.query.filter((i) => i < queries);
     this.state.key = this.state.key.filter((i) => i < keys);
