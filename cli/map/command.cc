@@ -14,7 +14,6 @@
 #include <fmt/format.h>
 
 #include "fovea/files.h"
-#include "fovea/info.h"
 #include "fovea/scene.h"
 
 #include "cli/map/compute.h"
@@ -42,11 +41,6 @@ namespace {
 
 constexpr std::int64_t kUsualSide = 1024;
 
-const Choices<Tone> kTones = {
-    {"linear", Tone::kLinear}, {"log", Tone::kLog}, {"sqrt", Tone::kSqrt}};
-const Choices<ColorMap> kColorMaps = {
-    {"viridis", ColorMap::kViridis}, {"magma", ColorMap::kMagma}, {"grey", ColorMap::kGrey}};
-
 class MapCommand : public Command {
  public:
   explicit MapCommand(CLI::App& parent);
@@ -63,7 +57,6 @@ class MapCommand : public Command {
   void set_size(MapRequest& request) const;
   /// Returns the colours for the map in the terminal.
   scene::Color color_depth() const;
-  MapLook look(const MapRequest& request) const;
   MapWords words(const AttendInputs& inputs, const AttendRules& rules, const MapRequest& request,
                  const MapLook& look) const;
   void write_output(const MapResult& result, const MapLook& look, const MapWords& words) const;
@@ -112,13 +105,18 @@ void MapCommand::add_map_options() {
 
 void MapCommand::add_look_options() {
   app_->option_defaults()->group("Options for colours");
-  add_choice(*app_, "--tone", tone_, {kTones.begin(), kTones.end()},
+  add_choice(*app_, "--tone", tone_,
+             {{"linear", Tone::kLinear}, {"log", Tone::kLog}, {"sqrt", Tone::kSqrt}},
              "Map weights to colours linearly (linear), by their square root (sqrt), which shows "
              "small weights, or by their logarithm (log), down to a millionth of the largest. "
              "Default: sqrt, or log for more than 256 keys.")
       ->type_name("TONE");
-  add_choice(*app_, "--colormap", colors_, kColorMaps,
-             "The colour map: viridis (the default), magma or grey.")
+  add_choice(*app_, "--colormap", colors_,
+             {{"viridis", ColorMap::kViridis},
+              {"magma", ColorMap::kMagma},
+              {"cividis", ColorMap::kCividis},
+              {"grey", ColorMap::kGrey}},
+             "The colour map: viridis (the default), magma, cividis or grey.")
       ->type_name("COLORS");
   add_choice(
       *app_, "--color", color_,
@@ -221,50 +219,26 @@ MapRequest MapCommand::make_request(const ProblemShape& shape, const MapPlace& p
   return request;
 }
 
-MapLook MapCommand::look(const MapRequest& request) const {
-  // With many keys, most weights are so small that their square roots look the same.
-  constexpr std::int64_t kManyKeys = 256;
-  const bool many = request.keys.size() > kManyKeys;
-  const Tone tone = tone_.value_or(many ? Tone::kLog : Tone::kSqrt);
-  return {.colors = colors_,
-          .colors_name = word_of(kColorMaps, colors_),
-          .tone = tone,
-          .tone_name = word_of(kTones, tone)};
-}
-
 MapWords MapCommand::words(const AttendInputs& inputs, const AttendRules& rules,
                            const MapRequest& request, const MapLook& look) const {
   const ProblemShape& shape = inputs.shape;
-  MapWords words;
-  words.title = fmt::format("Attention of {}", inputs.words());
-  const std::string head =
-      request.heads ? fmt::format("the {} of {} heads", pool_name(*request.heads), shape.q_heads)
-                    : fmt::format("head {} of {}", inputs.model_head(request.head), shape.q_heads);
+  MapSubject subject = {.name = inputs.words(),
+                        .model = {},
+                        .source = {},
+                        .shape = shape,
+                        .head = inputs.model_head(request.head),
+                        .mask = rules.mask_words,
+                        .scores = rules.score_words(inputs.head_dim()),
+                        .values = values_};
   if (inputs.source) {
-    const Recording& recording = inputs.source->recording;
-    if (!recording.model().empty() || !recording.source().empty()) {
-      words.lines.push_back(
-          visible(fmt::format("{}{}{}", recording.model(),
-                              recording.model().empty() || recording.source().empty() ? "" : ", ",
-                              recording.source())));
-    }
+    subject.model = inputs.source->recording.model();
+    subject.source = inputs.source->recording.source();
+  }
+  MapWords words = map_words(subject, request, look);
+  if (inputs.source) {
     words.query_tokens = inputs.source->query_tokens(request.batch);
     words.key_tokens = inputs.source->key_tokens(request.batch);
   }
-  words.lines.push_back(fmt::format("batch item {} of {}, {}; queries {} of {}, keys {} of {}",
-                                    request.batch, shape.batch, head, span_words(request.queries),
-                                    shape.q_len, span_words(request.keys), shape.kv_len));
-  words.lines.push_back(fmt::format("mask: {}; scores: {}", visible(rules.mask_words),
-                                    rules.score_words(inputs.head_dim())));
-  const bool single =
-      request.columns == request.keys.size() && request.rows == request.queries.size();
-  words.lines.push_back(
-      fmt::format("{} x {} cells, {}; colours: {}, {}", request.columns, request.rows,
-                  single ? "one for each pair of a key and a query"
-                         : fmt::format("the {} of the {} in each", pool_name(request.pool),
-                                       values_ ? "products" : "weights"),
-                  look.colors_name, look.tone_name));
-  if (values_) words.lines.emplace_back("weights multiplied by the norms of their values");
   if (!tokens_.empty()) {
     words.query_tokens.clear();
     words.key_tokens = read_tokens("--tokens", tokens_);
@@ -286,19 +260,8 @@ void MapCommand::write_output(const MapResult& result, const MapLook& look,
   } else if (ending == ".html") {
     write_file(output_, map_as_html(result.map, look, words));
   } else {
-    const Scale scale(look.tone, result.map);
-    const MapCells& map = result.map;
-    std::vector<ImageText> texts = {{"Title", words.title},
-                                    {"Software", "fovea " + build_info().version}};
-    for (const std::string& line : words.lines) texts.emplace_back("Description", line);
-    texts.emplace_back("fovea:queries", fmt::format("{}:{}", map.queries.begin, map.queries.end));
-    texts.emplace_back("fovea:keys", fmt::format("{}:{}", map.keys.begin, map.keys.end));
-    texts.emplace_back("fovea:reduce", pool_name(map.pool));
-    texts.emplace_back("fovea:tone", look.tone_name);
-    texts.emplace_back("fovea:colormap", look.colors_name);
-    texts.emplace_back("fovea:range", fmt::format("{:.9g} {:.9g}", scale.bottom(), scale.top()));
-    texts.emplace_back("Comment", "rows are queries, columns keys; masked pixels are transparent");
-    write_file(output_, map_as_png(map, look, texts));
+    const std::vector<ImageText> texts = map_texts(result.map, look, words);
+    write_file(output_, map_as_png(result.map, look, texts));
   }
 }
 
@@ -328,7 +291,7 @@ int MapCommand::run() const {
   check_usage();
   const auto [inputs, rules, place] = read_weight_problem(arguments_);
   const MapRequest request = make_request(inputs.shape, place);
-  const MapLook drawn = look(request);
+  const MapLook drawn = map_look(colors_, tone_, request.keys.size());
   const MapWords told = words(inputs, rules, request, drawn);
   if (given("--output")) require_writable(output_);
   if (given("--stats")) require_writable(stats_);

@@ -52,15 +52,6 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& target,
   return app.add_option_function<std::string>(name, assign, description)->check(is_one_of(words));
 }
 
-/// Returns the first word with the value `value`.
-template <class Value>
-std::string word_of(const Choices<Value>& choices, Value value) {
-  for (const auto& [word, known] : choices) {
-    if (known == value) return word;
-  }
-  return {};
-}
-
 /// Adds an option or argument that accepts one of a few words, and stores the word in `target`.
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
                         const std::vector<std::string>& choices, const std::string& description);

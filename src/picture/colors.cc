@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Colours of maps (colors.h). Viridis and magma are the colour maps of van der Walt and Smith
-// (CC0). They are perceptually uniform, even with colour blindness and in black-and-white print.
-// They are sampled at eleven stops and interpolated linearly.
+// (CC0), cividis that of Nunez, Anderton and Renslow (2018). They are perceptually uniform, even
+// with colour blindness and in black-and-white print. They are sampled at eleven stops and
+// interpolated linearly.
 
 #include "picture/colors.h"
 
@@ -23,6 +24,8 @@ constexpr Ramp kViridis = {0x440154, 0x482576, 0x414487, 0x35608d, 0x2a788e, 0x2
                            0x22a884, 0x43bf71, 0x7ad151, 0xbbdf27, 0xfde725};
 constexpr Ramp kMagma = {0x000004, 0x140e36, 0x3b0f70, 0x641a80, 0x8c2981, 0xb73779,
                          0xde4968, 0xf7705c, 0xfe9f6d, 0xfecf92, 0xfcfdbf};
+constexpr Ramp kCividis = {0x00224e, 0x083370, 0x35456c, 0x4f576c, 0x666970, 0x7d7c78,
+                           0x948e77, 0xaea371, 0xc8b866, 0xe5cf52, 0xfee838};
 
 // Bottom of the logarithmic scale as a fraction of the largest weight. All smaller weights have the
 // same colour.
@@ -56,11 +59,42 @@ std::string hex(Rgb color) {
   return fmt::format("#{:02x}{:02x}{:02x}", color.red, color.green, color.blue);
 }
 
+std::string color_map_name(ColorMap colors) {
+  switch (colors) {
+    case ColorMap::kMagma:
+      return "magma";
+    case ColorMap::kCividis:
+      return "cividis";
+    case ColorMap::kGrey:
+      return "grey";
+    case ColorMap::kViridis:
+      break;
+  }
+  return "viridis";
+}
+
+std::string tone_name(Tone tone) {
+  if (tone == Tone::kLinear) return "linear";
+  return tone == Tone::kLog ? "log" : "sqrt";
+}
+
+MapLook map_look(ColorMap colors, std::optional<Tone> tone, std::int64_t keys) {
+  // With many keys, most weights are so small that their square roots look the same.
+  constexpr std::int64_t kManyKeys = 256;
+  const Tone chosen = tone.value_or(keys > kManyKeys ? Tone::kLog : Tone::kSqrt);
+  return {.colors = colors,
+          .colors_name = color_map_name(colors),
+          .tone = chosen,
+          .tone_name = tone_name(chosen)};
+}
+
 Rgb color_of(ColorMap colors, double heat) {
   const double at = std::clamp(heat, 0.0, 1.0);
   const auto byte = [](double level) { return static_cast<std::uint8_t>(std::lround(level)); };
   if (colors == ColorMap::kGrey) return {byte(at * 255.0), byte(at * 255.0), byte(at * 255.0)};
-  const Ramp& ramp = colors == ColorMap::kMagma ? kMagma : kViridis;
+  const Ramp& ramp = colors == ColorMap::kMagma     ? kMagma
+                     : colors == ColorMap::kCividis ? kCividis
+                                                    : kViridis;
   const double place = at * (kStops - 1);
   const std::size_t below = std::min(static_cast<std::size_t>(place), kStops - 2);
   const double share = place - static_cast<double>(below);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,7 +26,10 @@ struct Rgb {
 /// Returns a colour in CSS notation: "#440154".
 std::string hex(Rgb color);
 
-enum class ColorMap : std::uint8_t { kViridis, kMagma, kGrey };
+enum class ColorMap : std::uint8_t { kViridis, kMagma, kCividis, kGrey };
+
+/// Returns "viridis", "magma", "cividis" or "grey".
+std::string color_map_name(ColorMap colors);
 
 /// Returns the colour for a heat from 0 to 1.
 Rgb color_of(ColorMap colors, double heat);
@@ -33,6 +37,9 @@ Rgb color_of(ColorMap colors, double heat);
 Rgb nan_color(ColorMap colors);
 
 enum class Tone : std::uint8_t { kLinear, kLog, kSqrt };
+
+/// Returns "linear", "log" or "sqrt".
+std::string tone_name(Tone tone);
 
 /// Mapping from values to heats: 0 at `bottom()`, 1 at `top()`, the largest value of the map.
 class Scale {
@@ -89,5 +96,8 @@ struct MapLook {
   Tone tone = Tone::kSqrt;
   std::string tone_name = "sqrt";
 };
+
+/// Returns a look for a map of this number of keys, by which the tone is chosen if it is not given.
+MapLook map_look(ColorMap colors, std::optional<Tone> tone, std::int64_t keys);
 
 }  // namespace fovea

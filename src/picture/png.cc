@@ -13,7 +13,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include <fmt/format.h>
 #include <png.h>
+
+#include "fovea/info.h"
+#include "fovea/lenses.h"
 
 namespace fovea {
 namespace {
@@ -114,6 +118,21 @@ std::string image_as_png(IndexedImage of, const std::vector<ImageText>& texts) {
     throw std::runtime_error("libpng could not make the image");
   }
   return std::move(image.bytes);
+}
+
+std::vector<ImageText> map_texts(const MapCells& map, const MapLook& look, const MapWords& words) {
+  const Scale scale(look.tone, map);
+  std::vector<ImageText> texts = {{"Title", words.title},
+                                  {"Software", "fovea " + build_info().version}};
+  for (const std::string& line : words.lines) texts.emplace_back("Description", line);
+  texts.emplace_back("fovea:queries", fmt::format("{}:{}", map.queries.begin, map.queries.end));
+  texts.emplace_back("fovea:keys", fmt::format("{}:{}", map.keys.begin, map.keys.end));
+  texts.emplace_back("fovea:reduce", pool_name(map.pool));
+  texts.emplace_back("fovea:tone", look.tone_name);
+  texts.emplace_back("fovea:colormap", look.colors_name);
+  texts.emplace_back("fovea:range", fmt::format("{:.9g} {:.9g}", scale.bottom(), scale.top()));
+  texts.emplace_back("Comment", "rows are queries, columns keys; masked pixels are transparent");
+  return texts;
 }
 
 std::string map_as_png(const MapCells& map, const MapLook& look,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "picture/colors.h"
+#include "picture/words.h"
 
 namespace fovea {
 
@@ -28,6 +29,9 @@ struct IndexedImage {
 
 /// Returns the bytes of a PNG.
 std::string image_as_png(IndexedImage image, const std::vector<ImageText>& texts);
+
+/// Returns the text entries that describe a map.
+std::vector<ImageText> map_texts(const MapCells& map, const MapLook& look, const MapWords& words);
 
 /// Returns the bytes of a PNG with a palette of 256 colours. Masked cells are transparent.
 std::string map_as_png(const MapCells& map, const MapLook& look,

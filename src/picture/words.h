@@ -11,6 +11,9 @@
 #include <fmt/format.h>
 
 #include "fovea/map.h"
+#include "fovea/mask.h"
+
+#include "picture/colors.h"
 
 namespace fovea {
 
@@ -26,6 +29,18 @@ struct MapWords {
   std::string across = "key";
   std::string value = "weight";
 };
+
+/// What a map is of, for its words.
+struct MapSubject {
+  std::string name;           ///< "layers.3 of run.safetensors"
+  std::string model, source;  ///< of a recording; may be empty
+  ProblemShape shape;
+  std::int64_t head = 0;  ///< index in the model
+  std::string mask, scores;
+  bool values = false;  ///< whether weights are multiplied by the norms of values
+};
+/// Returns the title and the description of a map, without tokens.
+MapWords map_words(const MapSubject& subject, const MapRequest& request, const MapLook& look);
 
 /// Returns "3" or "3 to 7".
 inline std::string span_words(IndexRange span) {

@@ -181,6 +181,7 @@ Input open_recording(const std::string& path) {
   const auto recording = std::make_shared<const Recording>(Recording::open(path));
   input.model = recording->model();
   input.source = recording->source();
+  input.recording = recording;
   for (const RecordedAttention& attention : recording->attentions()) {
     if (is_empty(attention)) continue;
     for (Layer& layer : layers_of(attention)) {

@@ -183,7 +183,8 @@ class PictureTest(MapTest):
     def test_nan_has_its_own_colour(self):
         arrays = self.square()
         arrays["query"].values[3 * 8] = math.nan
-        for colors, right in (("viridis", (255, 45, 85)), ("magma", (0, 214, 163)), ("grey", (255, 45, 85))):
+        for colors, right in (("viridis", (255, 45, 85)), ("magma", (0, 214, 163)), ("cividis", (255, 45, 85)),
+                              ("grey", (255, 45, 85))):
             png = self.png(*self.qk(arrays), "--causal", "--colormap", colors)
             self.assertEqual([png.color(3, c) for c in range(5)], [(*right, 255)] * 4 + [(228, 228, 228, 0)])
             self.assertNotEqual(png.color(4, 0)[:3], right)
@@ -283,7 +284,7 @@ MISUSE = [
     ("{QK} --size 8x5", "--size: expected at most 7x5, one cell for each of 7 keys across and 5 queries down, got 8x5"),
     ("{QK} --size 7x5 --rows 1:3", "--size: expected at most 7x2", "got 7x5"),
     ("{QK} --tone loud", '--tone: expected one of linear, log, sqrt; got "loud"'),
-    ("{QK} --colormap jet", '--colormap: expected one of viridis, magma, grey; got "jet"'),
+    ("{QK} --colormap jet", '--colormap: expected one of viridis, magma, cividis, grey; got "jet"'),
     ("{QK} --reduce median", '--reduce: expected one of sum, mean, max; got "median"'),
     ("{QK} --tokens six.txt", "--tokens: six.txt: expected 7 lines, one for each key, got 6"),
     ("{QK} --tokens none.txt", "--tokens: none.txt: cannot be"),
