@@ -49,9 +49,9 @@ def color(page, query, key):
     return tuple(
         page.evaluate(
             """([q, k]) => {
-          const canvas = document.querySelector('canvas.matrix'), [x, y] = fovea.pixelOf(q, k);
-          const ratio = canvas.width / canvas.getBoundingClientRect().width;
-          return [...canvas.getContext('2d').getImageData(Math.floor(x * ratio), Math.floor(y * ratio), 1, 1).data.slice(0, 3)];
+          const canvas = document.querySelector('canvas.matrix'), ratio = canvas.width / canvas.clientWidth;
+          const [x, y] = fovea.pixelOf(q, k).map((at) => Math.floor(at * ratio));
+          return [...canvas.getContext('2d').getImageData(x, y, 1, 1).data.slice(0, 3)];
         }""",
             [query, key],
         )

@@ -167,7 +167,8 @@ def test_links_to_other_inputs_and_nonsense(server, opener):
         "at=a,b&scale=-3&reduce=x&tone=%ff&range=5:1&colormap=&query=1e99&key=-7&panel=zzz&find=%00&=&&&",
     )
     state = maps.ready(page)
-    assert state["whole"] and state["locked"] is None
+    assert state["whole"]
+    assert state["locked"] is None
     assert (state["tone"], state["colormap"], state["reduce"], state["panel"]) == ("log", "viridis", "max", "cell")
     assert page.url.split("#")[0].endswith(f"/map/{name}/0.0")
 

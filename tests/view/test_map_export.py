@@ -87,7 +87,8 @@ def test_png(page, path, tmp_path, part):
 
 def test_svg(page, path, tmp_path):
     saved, options = export(page, tmp_path, "svg")
-    texts = [re.findall(r"<text[^>]*>([^<]*)<", each.read_text()) for each in (saved, by_map(path, tmp_path, "svg", options))]
+    files = saved, by_map(path, tmp_path, "svg", options)
+    texts = [re.findall(r"<text[^>]*>([^<]*)<", file.read_text()) for file in files]
     labels = [[text for text in found if text.strip() in inputs.WORDS] for found in texts]
     assert labels[0] == labels[1]
     assert len(labels[0]) > 20
@@ -108,8 +109,10 @@ def test_csv(page, path, tmp_path):
     assert f"{expected.max():.3g}"[:4] in text
 
 
-def test_the_limits_of_exports_are_told(page):
-    page.route("**/export?*", lambda route: route.fulfill(status=413, json={"error": {"code": "too_large", "message": "size: expected at most 64 MiB, got more", "argument": "size"}}))
+def test_the_limits_of_exports_are_told(page, opener):
+    error = {"code": "too_large", "message": "size: expected at most 64 MiB, got more", "argument": "size"}
+    page.route("**/export?*", lambda route: route.fulfill(status=413, json={"error": error}))
+    opener.expected.append("413")
     page.get_by_role("button", name="Export").click()
     page.get_by_role("button", name="Save").click()
     page.locator("dialog").get_by_text("expected at most 64 MiB").wait_for()

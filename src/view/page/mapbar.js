@@ -3,8 +3,8 @@
 // The bar of a map: where the reader is, the way to other layers, heads and pages, and the tools.
 
 import {button, make} from "./dom.js";
-import {headAddress, layerName} from "./entry.js";
-import {visible} from "./visible.js";
+import {layerName} from "./entry.js";
+import {PageBar} from "./page_bar.js";
 
 /** @typedef {import("./map_page.js").MapPage} MapPage */
 
@@ -21,13 +21,11 @@ export class MapBar {
     this.page = page;
     this.layers = make("select", {"aria-label": "Layer", onchange: () => page.setHead(this.layers.value, page.of.head)});
     this.heads = make("select", {"aria-label": "Head", onchange: () => page.setHead(page.of.layer.label, Number(this.heads.value))});
-    this.name = make("span", {class: "name"});
-    this.pages = make("nav", {class: "pages", "aria-label": "Other pages of this head"});
+    this.pages = new PageBar(page.context.bar, page.of.entry, "map");
     this.link = button({onclick: () => page.copyLink()}, "Copy link");
     this.node = make("div", {class: "mapbar"},
-        this.name,
         stepper("Layer", this.layers, (by) => page.stepLayer(by), "lL"), stepper("Head", this.heads, (by) => page.stepHead(by), "hH"),
-        this.pages, page.search.node, make("span", {class: "tools"},
+        page.search.node, make("span", {class: "tools"},
             button({onclick: tools.goTo, title: "g"}, "Go to"), button({onclick: tools.table, title: "a"}, "Table"),
             this.link, button({onclick: tools.export, title: "e"}, "Export"), button({onclick: tools.help, title: "?"}, "Help")));
   }
@@ -40,15 +38,11 @@ export class MapBar {
 
   update() {
     const {page} = this, {entry, layer, head} = page.of;
-    this.name.textContent = visible(entry.name);
-    this.name.title = visible(entry.path);
     this.layers.replaceChildren(...entry.layers.map((one) => make("option", {value: one.label, selected: one === layer}, layerName(one))));
     this.heads.replaceChildren(...layer.heads.map((one) => make("option", {value: one, selected: one === head}, `head ${one}`)));
     this.layers.disabled = entry.layers.length < 2;
     this.heads.disabled = layer.heads.length < 2;
-    const link = (/** @type {string} */ href, /** @type {string} */ text) => make("a", {href}, text);
-    this.pages.replaceChildren(link(`/heads/${encodeURIComponent(entry.id)}#layer=${layer.label}&head=${head}`, "Heads"),
-        ...layer.query_tokens || layer.key_tokens ? [link(headAddress("text", entry, layer, head), "Text")] : [],
-        link(`/compare/${encodeURIComponent(entry.id)}/${layer.label}.${head}/${encodeURIComponent(entry.id)}/${layer.label}.${layer.heads[(layer.heads.indexOf(head) + 1) % layer.heads.length]}`, "Compare"));
+    this.pages.entry = entry;
+    this.pages.show(layer, head);
   }
 }
