@@ -44,43 +44,46 @@ def number(text):
     return float(text.replace("\u2212", "-").replace("\u221e", "inf"))
 
 
+# The pixels of a rectangle of the canvas, which stays as it is: a canvas that is read often is drawn differently.
+READ = """(x, y, w, h) => {
+  const source = document.querySelector('canvas.matrix'), copy = new OffscreenCanvas(w, h);
+  const pen = copy.getContext('2d', {willReadFrequently: true});
+  pen.drawImage(source, x, y, w, h, 0, 0, w, h);
+  return pen.getImageData(0, 0, w, h).data;
+}"""
+
+
 def color(page, query, key):
     """Returns the (red, green, blue) of the canvas at the middle of a pair."""
-    return tuple(
-        page.evaluate(
-            """([q, k]) => {
-          const canvas = document.querySelector('canvas.matrix'), ratio = canvas.width / canvas.clientWidth;
-          const [x, y] = fovea.pixelOf(q, k).map((at) => Math.floor(at * ratio));
-          return [...canvas.getContext('2d').getImageData(x, y, 1, 1).data.slice(0, 3)];
-        }""",
-            [query, key],
-        )
-    )
+    script = """([q, k]) => {
+      const canvas = document.querySelector('canvas.matrix'), ratio = canvas.width / canvas.clientWidth;
+      const [x, y] = fovea.pixelOf(q, k).map((at) => Math.floor(at * ratio));
+      return [...(READ)(x, y, 1, 1)].slice(0, 3);
+    }"""
+    return tuple(page.evaluate(script.replace("READ", READ), [query, key]))
 
 
 def brightness(page, box):
     """Returns the brightness (0 to 765) of the pixels of the canvas in [left, top, width, height], as rows."""
-    return page.evaluate(
-        """([x, y, w, h]) => {
-      const {data} = document.querySelector('canvas.matrix').getContext('2d').getImageData(x, y, w, h);
+    script = """([x, y, w, h]) => {
+      const data = (READ)(x, y, w, h);
       return Array.from({length: h}, (_, r) => Array.from({length: w}, (_, c) => {
         const at = 4 * (r * w + c);
         return data[at] + data[at + 1] + data[at + 2];
       }));
-    }""",
-        box,
-    )
+    }"""
+    return page.evaluate(script.replace("READ", READ), box)
 
 
 def hash_of(page):
     """Returns a number that depends on all pixels of the canvas."""
-    return page.evaluate("""(() => {
-      const canvas = document.querySelector('canvas.matrix');
-      const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    script = """() => {
+      const {width, height} = document.querySelector('canvas.matrix');
       let hash = 0;
-      for (let i = 0; i < data.length; ++i) hash = (hash * 31 + data[i]) | 0;
+      for (const level of (READ)(0, 0, width, height)) hash = (hash * 31 + level) | 0;
       return hash;
-    })()""")
+    }"""
+    return page.evaluate(script.replace("READ", READ))
 
 
 def wait_until(check, seconds=5, every=0.05):

@@ -49,7 +49,8 @@ def test_cells_equal_those_of_fovea_tile(server, opener, path):
         assert facts["key"].strip() == f"{key:,}"
         assert maps.number(facts["weight"]) == pytest.approx(expected, rel=CODE)
         cell = server.api(f"/inputs/{server.id()}/0.1/cell?query={query}&key={key}")
-        assert np.float32(cell["weight"]) == np.float32(expected)
+        # The logarithm of a row's sum is a float32, about 10 here, whose last bit depends on the pass.
+        assert cell["weight"] == pytest.approx(expected, rel=2**-19)
 
 
 def test_pixels_have_the_colours_of_their_weights(server, opener):
@@ -93,7 +94,7 @@ def test_colours_need_no_request(server, opener):
     before = maps.color(page, 2000, 1500)
     for field, value in [("Tone", "linear"), ("Colours", "magma"), ("Tone", "sqrt"), ("Colours", "cividis")]:
         page.evaluate("fovea.idle")
-        page.get_by_label(field, exact=True).select_option(value)
+        page.get_by_role("combobox", name=field).select_option(value)
         page.evaluate("fovea.idle")
         now = maps.color(page, 2000, 1500)
         assert now != before
@@ -121,7 +122,7 @@ def test_panning_changes_no_colour(server, opener):
     page.mouse.move(x + 61, y + 37, steps=7)
     page.mouse.up()
     maps.ready(page)
-    assert maps.state(page)["at"] == pytest.approx([1463, 1439])
+    assert maps.state(page)["at"] == pytest.approx([1963, 1439])
     page.mouse.move(5, 5)
     assert [maps.color(page, *place) for place in places] == before
 

@@ -37,8 +37,8 @@ def page(server, opener):
 def export(page, to, kind, part="view"):
     """Saves an export by the page's dialog; returns the file and the options of `fovea map` for it."""
     page.get_by_role("button", name="Export").click()
-    page.get_by_label("Format").select_option(kind)
-    page.get_by_label("Part").select_option(part)
+    page.get_by_role("combobox", name="Format").select_option(kind)
+    page.get_by_role("combobox", name="Part").select_option(part)
     told = page.locator("dialog [role=status]").text_content()
     q0, q1, k0, k1, rows, columns = (int(number) for number in re.findall(r"\d+", told.replace(",", "")))
     with page.expect_download() as download:

@@ -72,11 +72,12 @@ export class MapPage {
     this.surface = new Surface(this);
     this.legend = new Legend(this);
     this.panel = new Panel(this);
+    this.heading = make("h1", {class: "unseen"});
     this.notes = make("div", {class: "notes"});
     this.bar = new MapBar(this, {help: () => openHelp(KEYS), export: () => openExport(this), goTo: () => openGoTo(this), table: () => this.setPanel("table")});
     this.server = new MapServer(this);
     root.replaceChildren(make("div", {class: "mappage"},
-        make("div", {class: "stage"}, this.notes, this.surface.node, this.server.pass.node),
+        make("div", {class: "stage"}, this.heading, this.notes, this.surface.node, this.server.pass.node),
         make("aside", {class: "side"}, this.overview.node, this.panel.node, this.legend.node)));
     context.bar.append(this.bar.node);
     this.pointer = new Pointer(this);
@@ -226,6 +227,7 @@ export class MapPage {
   /** Shows everything that may have changed. */
   update() {
     const {entry, layer, head, status} = this.of;
+    this.heading.textContent = `Attention map: ${headName(layer, head)}`;
     document.title = `${headName(layer, head)} \u2013 ${visible(entry.name)}`;
     this.chooseLevel();
     this.#setLookup();
