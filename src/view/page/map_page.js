@@ -28,7 +28,7 @@ import {visible} from "./visible.js";
 /** @typedef {import("./colors.js").Range} Range */
 /** @typedef {import("./map_state.js").State} State */
 
-const REST = 250;    // milliseconds after a movement until the view and its address are the same
+const REST = 250;    // milliseconds after a movement until it counts as the last one
 const COUNT = 120;   // milliseconds after a change of the picture until its cells are counted
 
 export class MapPage {
@@ -166,8 +166,10 @@ export class MapPage {
     this.address.replace(this.#fragment());
   }
 
+  /** Copies the address. The view takes the numbers of the address, so that the link shows the same pixels. */
   async copyLink() {
     this.of.view.settle();
+    this.redraw();
     const fragment = [this.#fragment(), `input=${this.of.entry.fingerprint.slice(0, 8)}`].filter(Boolean).join("&");
     const link = `${location.origin}${location.pathname}#${fragment}`;
     try {
@@ -271,9 +273,6 @@ export class MapPage {
     clearTimeout(this.#rest);
     this.#rest = setTimeout(() => {
       this.#rest = 0;
-      this.of.view.settle();
-      this.redraw();
-      this.save();
       this.#describe();
       this.server.firstRows();
     }, REST);
