@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "cli/pages/pages.h"
 #include "cli/problem/options.h"
@@ -50,7 +51,8 @@ class ViewCommand : public Command {
   std::string tokens_, query_tokens_;
   std::int64_t port_ = 0;
   bool no_open_ = false;
-  std::string embed_;
+  bool until_closed_ = false;
+  std::vector<std::string> embed_;
   std::string memory_ = "1G";
 };
 
@@ -84,10 +86,16 @@ void ViewCommand::add_view_options() {
                    "The memory for tiles, row statistics and coarse maps, in bytes or with K, M or "
                    "G (default 1G).")
       ->type_name("SIZE");
-  app_->add_option("--embed", embed_,
-                   "Allow the pages of one other origin, such as http://localhost:8888, to show "
-                   "the viewer in a frame.")
-      ->type_name("ORIGIN");
+  app_->add_option(
+          "--embed", embed_,
+          "Allow pages of another origin, such as http://localhost:8888, to show the "
+          "viewer in a frame; \"*\" as the port stands for any. May be given several times.")
+      ->type_name("ORIGIN")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->expected(1);
+  app_->add_flag("--until-closed", until_closed_,
+                 "Also end, with exit code 0, when standard input is closed, as it is when the "
+                 "program that started this one ends.");
 }
 
 void ViewCommand::check_usage() const {
@@ -96,13 +104,13 @@ void ViewCommand::check_usage() const {
   }
   for (const auto& [option, value] :
        {std::pair{"--tokens", &tokens_}, std::pair{"--query-tokens", &query_tokens_},
-        std::pair{"--memory", &memory_}, std::pair{"--embed", &embed_}}) {
+        std::pair{"--memory", &memory_}}) {
     if (given(option) && value->empty()) {
       throw UsageError(fmt::format("{}: expected a value", option));
     }
   }
-  if (given("--embed")) {
-    const std::string mistake = view::mistake_in_origin(embed_);
+  for (const std::string& origin : embed_) {
+    const std::string mistake = view::mistake_in_origin(origin);
     if (!mistake.empty()) throw UsageError("--embed: " + mistake);
   }
   const ViewSources from = sources();
@@ -159,7 +167,7 @@ int ViewCommand::run() const {
   options.explorer.threads = static_cast<int>(arguments_.threads);
   options.explorer.memory = memory();
   options.token = view::make_token();
-  options.embed = given("--embed");
+  options.embed = !embed_.empty();
   options.reopen = [&from](const view::Input& input) { return reopen_input(from, input); };
 
   std::vector<view::Input> inputs = open_inputs(from);
@@ -170,6 +178,7 @@ int ViewCommand::run() const {
   }
   view::Server server(static_cast<int>(port_));
   options.connections = [&server] { return server.connections(); };
+  if (until_closed_) server.end_with(STDIN_FILENO);
   view::Api api(std::move(inputs), options);
   const std::string url =
       fmt::format("http://127.0.0.1:{}/#token={}", server.port(), options.token);

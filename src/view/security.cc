@@ -86,7 +86,8 @@ std::string mistake_in_origin(std::string_view origin) {
   const std::size_t end =
       host.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-[]");
   const bool named = host.size() < origin.size() && !host.empty() && end != 0;
-  if (named && (end == std::string_view::npos || is_port(host.substr(end)))) return {};
+  const std::string_view port = end == std::string_view::npos ? "" : host.substr(end);
+  if (named && (is_port(port) || port == ":*")) return {};
   return fmt::format("expected an origin such as http://localhost:8888, got \"{}\"", origin);
 }
 
@@ -103,17 +104,18 @@ std::vector<std::string> script_sources(std::string_view page) {
 }
 
 std::vector<std::pair<std::string, std::string>> security_fields(
-    const std::vector<std::string>& script_sources, std::string_view embed) {
+    const std::vector<std::string>& script_sources, const std::vector<std::string>& embed) {
   std::string scripts;
   for (const std::string& source : script_sources) scripts += " " + source;
-  return {{"Content-Security-Policy",
-           fmt::format("default-src 'none'; script-src 'self'{}; style-src 'self' 'unsafe-inline'; "
-                       "img-src 'self' blob: data:; connect-src 'self'; frame-src 'self'; "
-                       "base-uri 'none'; form-action 'none'; frame-ancestors {}",
-                       scripts, embed.empty() ? "'none'" : embed)},
-          {"X-Content-Type-Options", "nosniff"},
-          {"Referrer-Policy", "no-referrer"},
-          {"Cross-Origin-Resource-Policy", "same-origin"}};
+  return {
+      {"Content-Security-Policy",
+       fmt::format("default-src 'none'; script-src 'self'{}; style-src 'self' 'unsafe-inline'; "
+                   "img-src 'self' blob: data:; connect-src 'self'; frame-src 'self'; "
+                   "base-uri 'none'; form-action 'none'; frame-ancestors {}",
+                   scripts, embed.empty() ? "'none'" : fmt::format("{}", fmt::join(embed, " ")))},
+      {"X-Content-Type-Options", "nosniff"},
+      {"Referrer-Policy", "no-referrer"},
+      {"Cross-Origin-Resource-Policy", "same-origin"}};
 }
 
 }  // namespace fovea::view

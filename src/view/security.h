@@ -32,15 +32,15 @@ void require_own_origin(const HttpRequest& request, bool api);
 void require_token(const HttpRequest& request, std::string_view token);
 
 /// Returns the error for an origin of --embed, "" if it is "http://" or "https://" with a host and
-/// an optional port.
+/// an optional port, of which "*" is any.
 std::string mistake_in_origin(std::string_view origin);
 
 /// Returns the 'sha256-...' sources of the scripts in a page that run.
 std::vector<std::string> script_sources(std::string_view page);
 
 /// Returns the fields of every response: the content security policy, which allows only this
-/// server's files and the scripts in `script_sources`, and framing by `embed` alone, if not empty.
+/// server's files and the scripts in `script_sources`, and framing by the origins in `embed` alone.
 std::vector<std::pair<std::string, std::string>> security_fields(
-    const std::vector<std::string>& script_sources, std::string_view embed);
+    const std::vector<std::string>& script_sources, const std::vector<std::string>& embed);
 
 }  // namespace fovea::view

@@ -336,6 +336,15 @@ struct Server::Parts {
     });
   }
 
+  /// Reads and ignores.
+  void watch_lifeline() {
+    lifeline.async_read_some(net::buffer(ignored_bytes), [this](error_code error, std::size_t) {
+      if (error == net::error::operation_aborted) return;
+      if (error) return context.stop();
+      watch_lifeline();
+    });
+  }
+
   static void turn_away(tcp::socket& socket) {
     static constexpr std::string_view kBusy =
         "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
@@ -349,11 +358,20 @@ struct Server::Parts {
   net::io_context context{1};
   std::vector<tcp::acceptor> acceptors;
   net::signal_set signals{context};
+  net::posix::stream_descriptor lifeline{context};
+  std::array<char, 64> ignored_bytes{};
 };
 
 Server::Server(int port) : parts_(std::make_unique<Parts>(port)) {}
 
 Server::~Server() = default;
+
+void Server::end_with(int descriptor) {
+  error_code error;
+  parts_->lifeline.assign(descriptor, error);
+  if (error) return parts_->context.stop();  // a file, whose end has nobody behind it
+  parts_->watch_lifeline();
+}
 
 int Server::port() const { return parts_->acceptors.front().local_endpoint().port(); }
 

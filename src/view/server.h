@@ -29,6 +29,10 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
+  /// Also ends run() when nothing more can be read from a pipe, terminal or socket, which then
+  /// belongs to the server.
+  void end_with(int descriptor);
+
   int port() const;
   /// Returns the number of open connections; from any thread.
   std::int64_t connections() const;

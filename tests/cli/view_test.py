@@ -1,0 +1,634 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fovea view`: its server, from the start page to every route, and what it refuses."""
+
+import base64
+import hashlib
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+import unittest
+import urllib.parse
+
+import recordings
+from map_problem import Png
+from support import FOVEA, SANITIZED, SOURCE, TIMEOUT_S, CliTest, default_signals, environment, limits_memory, scene
+from tensor_files import Array, npz_of, read_arrays
+
+QUERIES, KEYS, HEADS, DIM = 300, 260, 2, 8
+SCENES = sorted((SOURCE / "examples" / "scenes").glob("*.json"))
+# The time in which a server that stops must have ended.
+END_S = 10 if SANITIZED else 3
+
+
+class Server:
+    """A running `fovea view`."""
+
+    def __init__(self, *arguments, **options):
+        self.process = subprocess.Popen([FOVEA, "view", "--no-open", *arguments], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, env=environment(), preexec_fn=default_signals, **options)
+        timer = threading.Timer(TIMEOUT_S, self.process.kill)
+        timer.start()
+        self.line = self.process.stdout.readline().decode()
+        timer.cancel()
+        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/#token=([0-9a-f]{32})\n", self.line)
+        if not found:
+            self.process.kill()
+            raise AssertionError((self.line, self.process.communicate()[1]))
+        self.port, self.token = int(found[1]), found[2]
+
+    def end(self, number=signal.SIGINT):
+        """Ends the server; returns its exit code and what it printed after the address."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            out, err = self.process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        return self.process.returncode, out, err
+
+    def ask(self, path, method="GET", token=True, body=None, **headers):
+        """Returns status, header fields and body."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token:
+            fields["X-Fovea-Token"] = self.token if token is True else token
+        try:
+            connection.request(method, path, body, fields)
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+    def get(self, path, **options):
+        """Returns the JSON of a successful response."""
+        status, _, body = self.ask(path, **options)
+        if status != 200:
+            raise AssertionError((path, status, body))
+        return json.loads(body)
+
+    def raw(self, data, wait=TIMEOUT_S):
+        """Sends bytes; returns what arrives until the server closes the connection."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=wait) as client:
+            client.sendall(data)
+            parts = []
+            try:
+                while part := client.recv(65536):
+                    parts.append(part)
+            except ConnectionResetError:
+                pass
+            return b"".join(parts)
+
+    def resident(self):
+        with open(f"/proc/{self.process.pid}/status") as status:
+            return int(re.search(r"VmRSS:\s*(\d+) kB", status.read())[1]) << 10
+
+
+class ViewTest(CliTest):
+    """Starts servers, and ends them after the test."""
+
+    def start(self, *arguments, **options):
+        server = Server(*arguments, **options)
+        self.addCleanup(server.process.stdout.close)
+        self.addCleanup(server.process.stderr.close)
+        self.addCleanup(server.end, signal.SIGKILL)
+        return server
+
+    def refused(self, answer, status, code, argument=None):
+        self.assertEqual(answer[0], status, answer[2][:200])
+        error = json.loads(answer[2])["error"]
+        self.assertEqual(error["code"], code, error)
+        self.assertEqual(error.get("argument"), argument, error)
+        self.assertNotIn("\n", error["message"])
+        return error["message"]
+
+    def tensors(self, name="layer.npz", queries=QUERIES, keys=KEYS, seed=1):
+        """Writes query and key; returns the path."""
+        return self.write(name, npz_of({"query": Array.normal((1, HEADS, queries, DIM), seed),
+                                        "key": Array.normal((1, HEADS, keys, DIM), seed + 1)}))
+
+    def input_of(self, server):
+        """Returns the only input and the start of its paths."""
+        (entry,) = server.get("/api/v1/inputs")["inputs"]
+        return entry, f"/api/v1/inputs/{entry['id']}"
+
+
+class PagesTest(ViewTest):
+    def test_start_page_and_its_assets(self):
+        server = self.start()
+        status, fields, page = server.ask("/", token=False)
+        self.assertEqual((status, fields["Content-Type"]), (200, "text/html; charset=utf-8"))
+        self.assertEqual(fields["Cache-Control"], "no-store")
+        names = re.findall(rb'(?:src|href)="(/assets/[^"]+)"', page)
+        self.assertEqual(len(names), 3)
+        total = len(page)
+        for name in set(names):
+            status, fields, asset = server.ask(name.decode(), token=False)
+            self.assertEqual(status, 200)
+            self.assertEqual(fields["Cache-Control"], "private, max-age=31536000, immutable")
+            total += len(asset)
+        self.assertLess(total, 250 << 10)
+        self.assertNotIn(b"<script>", page)
+        self.assertEqual(server.ask("/healthz", token=False)[2], b"ok\n")
+        self.assertEqual(server.ask("/assets/view-0000000000000000.js", token=False)[0], 404)
+
+    def test_every_page_is_the_same(self):
+        server = self.start()
+        page = server.ask("/", token=False)[2]
+        for path in ("/scene/a", "/heads/a", "/map/a/0.1", "/text/a/cross-3-b1.2", "/compare/a/0.1/b/1.1"):
+            self.assertEqual(server.ask(path, token=False)[2], page, path)
+        for path in ("/map/a", "/map/a/1", "/map/a/0.1/", "/maps/a/0.1", "/index.html", "/api", "/api/v2/inputs"):
+            self.refused(server.ask(path), 404, "not_found")
+
+    def test_embedded_scenes(self):
+        server = self.start()
+        listed = server.get("/api/v1/inputs")
+        self.assertIs(listed["embed"], False)
+        self.assertEqual(listed["memory"], 1 << 30)
+        titles = [json.loads(path.read_text(encoding="utf-8"))["title"] for path in SCENES]
+        self.assertEqual([entry["name"] for entry in listed["inputs"]], titles)
+        policy = server.ask("/", token=False)[1]["Content-Security-Policy"]
+        for entry in listed["inputs"]:
+            self.assertEqual((entry["kind"], entry["path"], entry["layers"], entry["changed"]), ("scene", "", [], False))
+            status, fields, page = server.ask(f"/api/v1/scenes/{entry['id']}")
+            self.assertEqual((status, fields["Content-Type"]), (200, "text/html; charset=utf-8"))
+            self.assertEqual(len(page), entry["bytes"])
+            # The frame of a scene has the policy of its page, which must allow its script.
+            (script,) = re.findall(rb"<script>(.*?)</script>", page, re.DOTALL)
+            hashed = base64.b64encode(hashlib.sha256(script).digest()).decode()
+            self.assertIn(f"'sha256-{hashed}'", policy)
+
+    def test_scene_of_a_file_is_the_page_of_explain(self):
+        path = self.write("a b.json", scene(title="<b>Mine</b>"))
+        server = self.start(path)
+        entry, _ = self.input_of(server)
+        self.assertEqual((entry["name"], entry["path"]), ("a b.json", path))
+        self.assertEqual(entry["id"], f"a-b-{entry['fingerprint'][:8]}")
+        self.assertEqual(server.ask(f"/api/v1/scenes/{entry['id']}")[2].decode(),
+                         self.succeed("explain", path, "--format", "html"))
+
+    def test_fields_of_every_response(self):
+        server = self.start()
+        for path, token in (("/", False), ("/nothing", False), ("/api/v1/inputs", True), ("/api/v1/inputs", False)):
+            fields = server.ask(path, token=token)[1]
+            self.assertIn("default-src 'none'; script-src 'self' 'sha256-", fields["Content-Security-Policy"])
+            self.assertIn("frame-ancestors 'none'", fields["Content-Security-Policy"])
+            self.assertEqual((fields["X-Content-Type-Options"], fields["Referrer-Policy"],
+                              fields["Cross-Origin-Resource-Policy"]), ("nosniff", "no-referrer", "same-origin"))
+            self.assertIsNone(fields["Access-Control-Allow-Origin"])
+            self.assertIsNone(fields["Set-Cookie"])
+
+    def test_embed(self):
+        server = self.start("--embed", "http://localhost:*", "--embed", "https://lab.example")
+        self.assertIn("frame-ancestors http://localhost:* https://lab.example",
+                      server.ask("/", token=False)[1]["Content-Security-Policy"])
+        self.assertIs(server.get("/api/v1/inputs")["embed"], True)
+        for origin in ("*", "localhost", "http://", "http://a b", "http://a;script-src", "http://a:99x"):
+            self.assertIn("--embed: expected an origin", self.fail_with(2, "view", "--no-open", "--embed", origin))
+
+
+class SecurityTest(ViewTest):
+    """Criterion: only pages of this server, with the token."""
+
+    def test_hosts(self):
+        server = self.start()
+        for host in ("localhost", "127.0.0.1", "[::1]", "localhost:1", f"127.0.0.1:{server.port}"):
+            self.assertEqual(server.ask("/", token=False, Host=host)[0], 200, host)
+        for host in ("evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "localhost:", "localhost:x", "",
+                     "127.0.0.1:123456", "0.0.0.0", "[::1"):
+            self.refused(server.ask("/", Host=host), 421, "host")
+        self.assertIn(b"HTTP/1.1 421", server.raw(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n"))
+        self.assertIn(b"HTTP/1.1 421", server.raw(
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+
+    def test_origins(self):
+        server = self.start()
+        host = f"127.0.0.1:{server.port}"
+        self.assertEqual(server.ask("/api/v1/inputs", Host=host, Origin=f"http://{host}")[0], 200)
+        for origin in ("http://evil.example", f"https://{host}", "null", f"http://127.0.0.1:{server.port + 1}",
+                       f"http://localhost:{server.port}"):
+            for path in ("/", "/api/v1/inputs"):
+                self.refused(server.ask(path, Host=host, Origin=origin), 403, "origin")
+        for site, status in (("same-origin", 200), ("none", 200), ("cross-site", 403), ("same-site", 403)):
+            self.assertEqual(server.ask("/api/v1/inputs", Sec_Fetch_Site=site)[0], status, site)
+            self.assertEqual(server.ask("/", Sec_Fetch_Site=site)[0], 200, site)  # opened from a link anywhere
+
+    def test_tokens(self):
+        server = self.start()
+        for token in (False, "", "x", server.token[:-1], server.token + "0", server.token[:-1] + "g", "0" * 32):
+            self.refused(server.ask("/api/v1/inputs", token=token), 401, "token")
+        self.refused(server.ask(f"/api/v1/inputs?token={server.token}", token=False), 401, "token")
+        self.assertNotEqual(server.token, self.start().token)
+
+    def test_order_of_checks(self):
+        server = self.start()
+        foreign = {"Host": "evil.example", "Origin": "http://evil.example", "token": False}
+        self.refused(server.ask("/nothing", **foreign), 421, "host")
+        del foreign["Host"]
+        self.refused(server.ask("/nothing", **foreign), 403, "origin")
+        del foreign["Origin"]
+        self.refused(server.ask("/nothing", **foreign), 404, "not_found")
+        self.refused(server.ask("/api/v1/inputs?x=1", **foreign), 401, "token")
+        self.refused(server.ask("/api/v1/inputs/none", **foreign), 401, "token")
+        self.refused(server.ask("/api/v1/inputs?x=1"), 400, "malformed", "x")
+
+    def test_paths_name_no_file(self):
+        server = self.start()
+        for path in ("/../etc/passwd", "/%2e%2e/etc/passwd", "/%2e%2e", "/assets/../main.cc", "/assets/%2e%2e%2fx",
+                     "//etc/passwd", "/etc/passwd", "/assets/", "/scene/%00", "/scene/a%2fb", "/scene/a%5cb"):
+            self.refused(server.ask(path, token=False), 404, "not_found")
+        for path in ("/scene/%", "/scene/%zz", "/scene/%ff"):
+            self.refused(server.ask(path), 400, "malformed")
+
+    def test_methods(self):
+        server = self.start()
+        for method in ("POST", "PUT", "DELETE", "OPTIONS", "FOO", "CONNECT"):
+            answer = server.ask("/healthz", method=method)
+            self.refused(answer, 405, "method")
+            self.assertEqual(answer[1]["Allow"], "GET")
+        status, fields, body = server.ask("/healthz", method="HEAD")
+        self.assertEqual((status, body), (405, b""))
+        self.assertEqual(server.ask("/api/v1/inputs/a/0.1/pass")[1]["Allow"], "POST, DELETE")
+
+    @limits_memory
+    def test_criterion_24(self):
+        server = self.start(self.tensors())
+        _, path = self.input_of(server)
+        server.get(f"{path}/0.1/cell?query=3&key=2")
+        before = server.resident()
+        slow = threading.Thread(target=self.send_slowly, args=(server,))
+        slow.start()
+        statuses = [server.ask("/", Host="evil.example")[0], server.ask("/", Origin="http://evil.example")[0],
+                    server.ask("/api/v1/inputs", token=False)[0], server.ask("/api/v1/inputs", token="0" * 32)[0],
+                    server.ask("/../etc/passwd")[0], server.ask("/%2e%2e")[0], server.ask("/", X="a" * 9000)[0]]
+        self.assertEqual(statuses, [421, 403, 401, 401, 404, 404, 431])
+        slow.join()
+        self.assertGreater(self.seconds, 8)
+        self.assertLess(self.seconds, 13)
+        self.assertLess(server.resident() - before, 1 << 20)
+        self.assertEqual(server.ask("/")[0], 200)
+
+    def send_slowly(self, server):
+        """Sends a byte a second; sets the seconds until the connection is closed."""
+        start = time.monotonic()
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.settimeout(1)
+            for byte in b"GET / HTTP/1.1\r\nHost: localhost\r\n":
+                client.sendall(bytes([byte]))
+                try:
+                    if client.recv(1) == b"":
+                        break
+                except socket.timeout:
+                    continue
+                except ConnectionResetError:
+                    break
+        self.seconds = time.monotonic() - start
+
+
+class LimitsTest(ViewTest):
+    def test_sizes(self):
+        server = self.start(self.tensors())
+        _, path = self.input_of(server)
+        self.assertEqual(server.ask("/", X="a" * 7000)[0], 200)
+        self.refused(server.ask("/", X="a" * 9000), 431, "too_large")
+        self.refused(server.ask("/" + "a" * 5000), 413, "too_large")
+        self.refused(server.ask(f"{path}/0.0/pass", method="POST", body=b" " * 70_000), 413, "too_large")
+        # Without a length, which is found out while reading.
+        chunk = b"1000\r\n" + b" " * 4096 + b"\r\n"
+        self.assertIn(b"HTTP/1.1 413", server.raw(
+            b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * 20))
+        self.assertEqual(server.ask("/")[0], 200)
+
+    def test_malformed_requests(self):
+        server = self.start()
+        for data in (b"\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00\x01",
+                     b"GET / HTTP/1.1\r\nHost localhost\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                     b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+                     b"GET * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+                     b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S) as client:
+                client.sendall(data)
+                client.shutdown(socket.SHUT_WR)
+                answer = b""
+                try:
+                    while part := client.recv(4096):
+                        answer += part
+                except ConnectionResetError:
+                    pass
+            self.assertTrue(answer == b"" or answer.startswith(b"HTTP/1.1 400"), (data, answer[:80]))
+        self.assertEqual(server.ask("/")[0], 200)
+
+    def test_several_requests_of_one_connection(self):
+        server = self.start()
+        one = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        last = one.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        self.assertEqual(server.raw(one * 5 + last).count(b"HTTP/1.1 200 OK"), 6)
+
+    def test_connections(self):
+        server = self.start()
+        clients = [socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S) for _ in range(64)]
+        try:
+            time.sleep(0.3)
+            with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S) as late:
+                answer = late.recv(4096)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 429") and b"Retry-After: 1" in answer, answer)
+        finally:
+            for client in clients:
+                client.close()
+        time.sleep(0.3)
+        self.assertEqual(server.ask("/")[0], 200)
+        self.assertEqual(server.get("/api/v1/counters")["connections"], 1)
+
+
+class RoutesTest(ViewTest):
+    def test_tensors(self):
+        tokens = self.write("words.txt", "".join(f"w{i}\n" for i in range(KEYS)))
+        server = self.start(self.tensors(), "--causal", "--scale", "0.5", "--tokens", tokens, "--memory", "64M")
+        entry, path = self.input_of(server)
+        self.assertEqual(server.get(path), entry)
+        self.assertEqual((entry["kind"], entry["name"], entry["bytes"]),
+                         ("tensors", "layer.npz", os.path.getsize(entry["path"])))
+        (layer,) = entry["layers"]
+        self.assertEqual(layer, {
+            "label": "0", "layer": 0, "kind": "self", "batch": 0, "name": "attention", "heads": [0, 1],
+            "queries": QUERIES, "keys": KEYS, "head_dim": DIM, "dtype": "float32", "mask": "causal",
+            "score": "scale 0.5", "query_tokens": False, "key_tokens": True, "values": False, "same_tokens": False})
+        self.assertEqual(server.get("/api/v1/inputs")["memory"], 64 << 20)
+
+    def test_layers_of_a_file_and_batches(self):
+        arrays = {f"layers.{layer}.{name}": Array.normal((2, 2, 5, 4), layer)
+                  for layer in (3, 11) for name in ("query", "key")}
+        server = self.start(self.write("all.npz", npz_of(arrays)))
+        entry, path = self.input_of(server)
+        self.assertEqual([layer["label"] for layer in entry["layers"]], ["3-b0", "3-b1", "11-b0", "11-b1"])
+        self.assertEqual(server.get(f"{path}/11-b1.1")["head"], "11-b1.1")
+
+    def test_numbers_of_a_head(self):
+        data = self.tensors()
+        server = self.start(data, "--causal")
+        _, path = self.input_of(server)
+        out = str(self.dir / "tile.npy")
+        self.succeed("tile", "--input", data, "--causal", "--head", "1", "--output", out)
+        weights = read_arrays(self.dir / "tile.npy")[""]
+        offset = KEYS - QUERIES
+        for query, key in ((299, 7), (150, 110), (150, 111), (40, 0), (0, 0)):
+            cell = server.get(f"{path}/0.1/cell?query={query}&key={key}")
+            self.assertEqual((cell["query"], cell["key"], cell["hidden"]), (query, key, key > query + offset))
+            self.assertEqual(cell["weight"], weights.at(query, key))
+            self.assertEqual(cell["score"] == "-inf", cell["hidden"])
+        row = server.get(f"{path}/0.1/row?query=250&top=4")
+        expected = sorted(((weights.at(250, key), -key) for key in range(KEYS)), reverse=True)[:4]
+        self.assertEqual([(top["weight"], -top["key"]) for top in row["top"]], expected)
+        self.assertEqual((row["visible"], row["maximum_key"]), (250 + offset + 1, -expected[0][1]))
+        self.assertEqual(sum(row["powers"]), row["visible"])
+        column = server.get(f"{path}/0.1/column?key=9&top=3")
+        expected = sorted(((weights.at(query, 9), -query) for query in range(QUERIES)), reverse=True)[:3]
+        self.assertEqual([(top["weight"], -top["query"]) for top in column["top"]], expected)
+        self.assertAlmostEqual(column["sum"], sum(weights.at(query, 9) for query in range(QUERIES)), places=4)
+        status, fields, body = server.ask(f"{path}/0.1/weights?query=100,200&range=10:90")
+        self.assertEqual((status, fields["Content-Type"]), (200, "application/octet-stream"))
+        means = struct.unpack("<80f", body)
+        self.assertEqual(means[-1], (0 + weights.at(200, 89)) / 2)
+        self.assertEqual(server.ask(f"{path}/0.1/weights?query=10&range=200:202")[2], struct.pack("<2f", -1, -1))
+        (of_key,) = struct.unpack("<f", server.ask(f"{path}/0.1/weights?key=9&range=250:251")[2])
+        self.assertEqual(of_key, weights.at(250, 9))
+
+    def test_tiles_and_their_tags(self):
+        server = self.start(self.tensors())
+        _, path = self.input_of(server)
+        status = server.get(f"{path}/0.0")
+        self.assertEqual((status["queries"], status["keys"], status["levels"], status["tile_side"]),
+                         (QUERIES, KEYS, 2, 256))
+        code, fields, frame = server.ask(f"{path}/0.0/tile/max/0/1/1")
+        self.assertEqual((code, fields["Cache-Control"]), (200, "private, max-age=31536000, immutable"))
+        size, magic, form, reduce, level, flags, x, y, columns, rows = struct.unpack("<I4s4BIIHH", frame[:24])
+        self.assertEqual((size, magic, form, reduce, level, flags, x, y, columns, rows),
+                         (len(frame) - 4, b"FVT1", 1, 1, 0, 0, 1, 1, KEYS - 256, QUERIES - 256))
+        tag = fields["ETag"]
+        code, fields, body = server.ask(f"{path}/0.0/tile/max/0/1/1", If_None_Match=tag)
+        self.assertEqual((code, fields["ETag"], body), (304, tag, b""))
+        self.assertEqual(server.ask(f"{path}/0.0/tile/max/0/0/1", If_None_Match=tag)[0], 200)
+        tags = {server.ask(f"{path}/{place}")[1]["ETag"]
+                for place in ("0.0/tile/max/0/0/0", "0.1/tile/max/0/0/0", "0.0/tile/mean/0/0/0", "0.0/tile/max/1/0/0")}
+        self.assertEqual(len(tags), 4)
+        for bad in ("max/0/2/0", "max/9/0/0", "sum/0/0/0", "max/x/0/0", "max/-1/0/0", "max/0/0/99999999999999999999"):
+            self.assertEqual(server.ask(f"{path}/0.0/tile/{bad}")[0], 400, bad)
+        counters = server.get("/api/v1/counters")
+        self.assertGreaterEqual(counters["tiles"]["computed"], 4)
+
+    def test_means_exist_below_the_stored_levels(self):
+        server = self.start(self.tensors(queries=2100, keys=2100))
+        _, path = self.input_of(server)
+        status = server.get(f"{path}/0.0")
+        self.assertLess(status["mean_levels"], status["levels"])
+        self.assertEqual(server.ask(f"{path}/0.0/tile/mean/{status['mean_levels'] - 1}/0/0")[0], 200)
+        for level in range(status["mean_levels"], status["levels"]):
+            self.refused(server.ask(f"{path}/0.0/tile/mean/{level}/0/0"), 404, "no_mean", "level")
+
+    def test_pass(self):
+        server = self.start(self.tensors())
+        _, path = self.input_of(server)
+        code, _, body = server.ask(f"{path}/0.0/pass", method="POST", body=b'{"rows": "100:200"}')
+        self.assertEqual(code, 202)
+        self.assertEqual(json.loads(body)["pass"]["total"], 1)
+        deadline = time.monotonic() + TIMEOUT_S
+        while server.get(f"{path}/0.0")["pass"]["state"] != "done":
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        self.assertEqual(server.ask(f"{path}/0.0/pass", method="DELETE")[0], 202)
+        for body in (b"{", b"[]", b'{"row": "0:1"}', b'{"rows": "1:0"}', b'{"rows": 3}', b"\xff"):
+            self.assertEqual(server.ask(f"{path}/0.0/pass", method="POST", body=body)[0], 400, body)
+
+    def test_recording(self):
+        layers = [recordings.Layer(i, i + 1) for i in range(2)] + [recordings.Layer(1, 9, name="x", kind="cross",
+                                                                                   heads=[2, 5])]
+        path = self.write("run.safetensors", recordings.recording_of(layers))
+        server = self.start(path)
+        entry, start = self.input_of(server)
+        self.assertEqual((entry["kind"], entry["model"], entry["source"]), ("recording", "a model", "a text"))
+        self.assertEqual([layer["label"] for layer in entry["layers"]], ["0", "1", "cross-1"])
+        self.assertEqual(entry["layers"][2]["heads"], [2, 5])
+        self.assertTrue(entry["layers"][0]["same_tokens"])
+        weights = layers[2].weights(1)
+        self.assertAlmostEqual(server.get(f"{start}/cross-1.5/cell?query=8&key=3")["weight"], weights[8][3], places=5)
+        self.refused(server.ask(f"{start}/cross-1.3"), 404, "not_found")
+        heads = server.get(f"{start}/heads?layer=cross-1")
+        self.assertEqual((heads["layer"], [head["head"] for head in heads["heads"]]), ("cross-1", [2, 5]))
+        self.assertEqual({len(head["numbers"]) for head in heads["heads"]}, {len(heads["names"])})
+        thumbs = server.ask(f"{start}/thumbs?layer=0&reduce=max")[2]
+        places = []
+        while thumbs:
+            size, x, y = struct.unpack("<I8x2I", thumbs[:20])
+            places.append((x, y))
+            thumbs = thumbs[4 + size:]
+        self.assertEqual(places, [(head, 0) for head in range(recordings.HEADS)])
+
+    def test_tokens_and_search(self):
+        path = self.write("run.safetensors", recordings.recording_of([recordings.Layer(0, 1)]))
+        server = self.start(path)
+        _, start = self.input_of(server)
+        found = server.get(f"{start}/tokens?layer=0&side=key&range=0:9")
+        self.assertEqual(found, {"first": 0, "tokens": recordings.TOKENS})
+        self.assertEqual(server.get(f"{start}/tokens?layer=0&range=3:4")["tokens"], recordings.TOKENS[3:4])
+
+        def find(text, **more):
+            query = urllib.parse.urlencode({"layer": "0", "side": "key", "text": text, **more})
+            answer = server.get(f"{start}/find?{query}")
+            return answer["count"], answer["positions"]
+
+        self.assertEqual(find("cat"), (3, [1, 5, 8]))
+        self.assertEqual(find(" cat on a c"), (1, [5]))  # across tokens
+        self.assertEqual(find("cat", after=1), (3, [5, 8]))
+        self.assertEqual(find("CAT"), (0, []))
+        self.assertEqual(find("tHe</B", fold=1), (1, [0]))
+        self.assertEqual(find("\u202eabc"), (1, [3]))
+        self.assertEqual(find("t"), (4, [1, 4, 5, 8]))
+        self.refused(server.ask(f"{start}/find?layer=0&text="), 400, "malformed", "text")
+        self.refused(server.ask(f"{start}/tokens?layer=7"), 404, "not_found")
+
+    def test_arguments_are_read_strictly(self):
+        server = self.start(self.tensors())
+        _, path = self.input_of(server)
+        for query, argument in (("cell?query=300&key=0", "query"), ("cell?query=0&key=-1", "key"),
+                                ("cell?query=0", "key"), ("cell?query=0&key=0&x=1", "x"),
+                                ("cell?query=0&query=0&key=0", "query"), ("cell?query=+1&key=0", "query"),
+                                ("cell?query=1.0&key=0", "query"), ("cell?query=&key=0", "query"),
+                                ("row?query=1&top=65", "top"), ("weights?query=1&key=1", "query"),
+                                ("weights?query=1,&range=0:3", "query"), ("weights?query=1&range=3:3", "range"),
+                                ("export?format=gif", "format"), ("export?size=0x3", "size"),
+                                ("export?rows=0:301", "rows"), ("export?tone=blue", "tone"),
+                                ("weights?query=" + ",".join(["1"] * 300), "query")):
+            self.refused(server.ask(f"{path}/0.0/{query}"), 400, "malformed", argument)
+        self.assertEqual(self.refused(server.ask(f"{path}/0.0/cell?query=300&key=0"), 400, "malformed", "query"),
+                         "query: expected 0 to 299, got 300")
+        self.refused(server.ask(f"{path}/0.0/cell?query"), 400, "malformed")
+        for head in ("0.2", "1.0", "0.", "0.x", "a.b.c"):
+            self.refused(server.ask(f"{path}/{head}"), 404, "not_found")
+        self.refused(server.ask(f"{path}/tokens?layer=0"), 404, "no_tokens")
+        self.refused(server.ask("/api/v1/inputs/none"), 404, "not_found")
+        self.refused(server.ask(f"/api/v1/scenes/{path.rsplit('/', 1)[1]}"), 404, "not_found")
+
+    def test_exports_are_the_files_of_map(self):
+        path = self.write("run.safetensors", recordings.recording_of([recordings.Layer(0, 1)]))
+        server = self.start(path)
+        _, start = self.input_of(server)
+        options = ["--layer", "0", "--head", "2", "--rows", "1:9", "--cols", "0:8", "--size", "4x8", "--reduce", "max",
+                   "--tone", "log", "--colormap", "cividis"]
+        query = "rows=1:9&cols=0:8&size=4x8&reduce=max&tone=log&colors=cividis"
+        for ending, kind in (("png", "image/png"), ("svg", "image/svg+xml"), ("npy", "application/octet-stream")):
+            status, fields, body = server.ask(f"{start}/0.2/export?format={ending}&{query}")
+            self.assertEqual((status, fields["Content-Type"]), (200, kind))
+            self.assertRegex(fields["Content-Disposition"], rf'^attachment; filename="run-[0-9a-f]{{8}}-0\.2\.{ending}"$')
+            self.succeed("map", path, *options, "--output", str(self.dir / f"map.{ending}"))
+            expected = (self.dir / f"map.{ending}").read_bytes()
+            self.assertEqual(body, expected, ending)
+            if ending == "png":
+                self.assertEqual((Png(body).width, Png(body).height), (4, 8))
+        table = server.ask(f"{start}/0.2/export?format=csv&{query}")[2].decode()
+        rows = [line.split(",") for line in table.splitlines()]
+        self.assertEqual(rows[0], ["query", "0", "2", "4", "6"])
+        self.assertEqual([row[0] for row in rows[1:]], [str(query) for query in range(1, 9)])
+        self.assertEqual(rows[1][2:], ["", "", ""])  # hidden
+        cells = read_arrays(self.dir / "map.npy")[""]
+        self.assertEqual(struct.pack("<f", float(rows[8][2])), struct.pack("<f", cells.at(7, 1)))
+
+    def test_export_limits(self):
+        data = self.write("long.npz", npz_of({"query": Array((1, 1, 17000, 1), [0.0] * 17000),
+                                              "key": Array((1, 1, 17000, 1), [0.0] * 17000)}))
+        server = self.start(data)
+        _, path = self.input_of(server)
+        self.refused(server.ask(f"{path}/0.0/export?format=png&size=17000x1"), 413, "too_large", "size")
+        self.refused(server.ask(f"{path}/0.0/export?format=npy&size=8192x4096"), 413, "too_large", "size")
+
+
+class LifeTest(ViewTest):
+    def test_signals_end_it_normally(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            server = self.start(self.tensors(queries=4096, keys=4096))
+            _, path = self.input_of(server)
+            server.get(f"{path}/0.0")  # starts a pass
+            start = time.monotonic()
+            self.assertEqual(server.end(number), (0, b"", b""))
+            self.assertLess(time.monotonic() - start, END_S)
+
+    def test_it_ends_with_standard_input(self):
+        server = self.start("--until-closed", stdin=subprocess.PIPE)
+        server.process.stdin.write(b"ignored")
+        server.process.stdin.flush()
+        self.assertEqual(server.ask("/")[0], 200)
+        server.process.stdin.close()
+        server.process.stdin = None
+        self.assertEqual(server.process.wait(END_S), 0)
+
+    def test_port(self):
+        server = self.start()
+        message = self.fail_with(2, "view", "--no-open", "--port", str(server.port))
+        self.assertRegex(message, rf"^fovea: --port: expected a free port, got {server.port}: ")
+        self.assertEqual(server.end()[0], 0)
+        again = self.start("--port", str(server.port))
+        self.assertEqual(again.port, server.port)
+
+    def test_only_loopback(self):
+        server = self.start()
+        address = f"{server.port:04X}"
+        for name, own in (("tcp", {"0100007F"}), ("tcp6", {"00000000000000000000000001000000"})):
+            with open(f"/proc/net/{name}") as table:
+                listening = {line.split()[1].split(":")[0] for line in table
+                             if line.split()[1].endswith(f":{address}") and line.split()[3] == "0A"}
+            self.assertLessEqual(listening, own)
+
+    def test_a_closed_connection_stops_its_work(self):
+        server = self.start(self.tensors(queries=20000, keys=20000))
+        _, path = self.input_of(server)
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(f"GET {path}/0.0/export?format=png&size=1024x1024 HTTP/1.1\r\nHost: localhost\r\n"
+                           f"X-Fovea-Token: {server.token}\r\n\r\n".encode())
+            time.sleep(0.05)
+        start = time.monotonic()
+        while server.get("/api/v1/counters")["connections"] > 1:
+            self.assertLess(time.monotonic() - start, TIMEOUT_S)
+        self.assertLess(time.monotonic() - start, 10 if SANITIZED else 0.5)
+
+    def test_changed_file(self):
+        path = self.tensors()
+        server = self.start(path)
+        entry, start = self.input_of(server)
+        first = server.get(f"{start}/0.0/cell?query=3&key=2")
+        os.replace(self.tensors("other.npz", seed=7), path)
+        self.assertTrue(server.get(start)["changed"])
+        for what in ("0.0", "0.0/cell?query=3&key=2", "0.0/tile/max/0/0/0", "heads?layer=0"):
+            self.refused(server.ask(f"{start}/{what}"), 409, "changed")
+        fresh = server.get(f"{start}/reopen", method="POST")
+        self.assertFalse(fresh["changed"])
+        self.assertNotEqual(fresh["id"], entry["id"])
+        self.refused(server.ask(start), 404, "not_found")
+        cell = server.get(f"/api/v1/inputs/{fresh['id']}/0.0/cell?query=3&key=2")
+        self.assertNotEqual(cell["weight"], first["weight"])
+        os.unlink(path)
+        self.refused(server.ask(f"/api/v1/inputs/{fresh['id']}/reopen", method="POST"), 409, "changed")
+        self.assertEqual(server.ask("/")[0], 200)
+
+    def test_wrong_usage(self):
+        data = self.tensors()
+        for arguments, message in (
+                ([data, data], "layer.npz: expected each input once, got its content twice"),
+                (["--causal"], "options for masks, scores and tokens go with tensors"),
+                ([data, "--memory", "1Q"], '--memory: expected a size such as 512M, got "1Q"'),
+                ([data, "--memory", "1K"], "memory: expected 4194304 bytes or more"),
+                ([data, "--tokens", self.write("few.txt", "a\n")], "expected 260 lines, one for each key, got 1"),
+                ([self.write("bad.json", "{")], "bad.json: "),
+                ([str(self.dir / "absent.npz")], "absent.npz: "),
+                (["--query", "-", "--key", data], "expected files, which can be read again"),
+                (["--port", "65536"], "--port: expected a whole number from 0 to 65535")):
+            self.assertIn(message, self.fail_with(2, "view", "--no-open", *arguments))
+
+
+if __name__ == "__main__":
+    unittest.main()
