@@ -13,7 +13,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
-#include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -122,6 +122,11 @@ FrameBytes hidden_tile(const HeadStore& head, const FrameHeader& header, const T
   return std::make_shared<const std::string>(encode_frame(header, codes));
 }
 
+/// Returns the place of a thumbnail in the cache, which no tile has.
+TileKey thumbnail_key(const HeadPlace& head, Pool reduce) {
+  return {head, {.reduce = reduce, .level = -1}};
+}
+
 FrameHeader header_of(const Pyramid& pyramid, const TilePlace& tile) {
   return {.reduce = tile.reduce,
           .level = tile.level,
@@ -150,7 +155,7 @@ std::int64_t power_of(double weight) {
 }
 
 RowAnswer describe_row(const HeadStore& head, std::int64_t query, std::int64_t top,
-                       const std::vector<double>& weights) {
+                       std::span<const double> weights) {
   RowAnswer answer;
   answer.lse = head.inputs().lse.value({0, 0, query});
   answer.visible = visible_keys(head, query);
@@ -186,7 +191,8 @@ struct Explorer::Parts {
     std::shared_ptr<HeadStore> store;
     Clock::time_point viewed;
     bool wants_pass = false;
-    IndexRange asked = {};  // the queries whose blocks come first
+    // The queries whose blocks come first: those of the last tile, or of start_pass().
+    IndexRange asked = {};
   };
   class TileTask;
   class LineTask;
@@ -218,6 +224,9 @@ struct Explorer::Parts {
   /// the scheduler's thread.
   bool make_room(const HeadStore& head, std::int64_t block, bool forced);
 
+  /// Returns the frames of all heads of a layer if the cache has them. Call with the lock.
+  std::optional<std::vector<FrameBytes>> find_thumbnails(HeadPlace place, Pool reduce);
+
   /// Starts a task for the request, or lets it join one with the same key.
   template <class Key, class Made, class Result, class Make>
   void join_or_add(std::map<Key, std::weak_ptr<Made>>& tasks, const Key& key, std::stop_token stop,
@@ -234,8 +243,6 @@ struct Explorer::Parts {
   std::map<LayerKey, std::weak_ptr<HeadsTask>> head_tasks;
   std::map<LayerKey, std::vector<HeadNumbers>> head_numbers;
   std::map<ThumbKey, std::weak_ptr<ThumbnailsTask>> thumbnail_tasks;
-  std::map<ThumbKey, std::vector<FrameBytes>> thumbnails;
-  std::int64_t thumbnail_bytes = 0;
   Counters counts;
   bool pass_queued = false;
   Scheduler scheduler;  // last: its thread uses all other members
@@ -249,22 +256,21 @@ class Explorer::Parts::TileTask : public RequestTask<FrameBytes>, public BlockWo
 
   bool step(const Execution& execution) override {
     const Pyramid& pyramid = head_->pyramid();
-    const bool stored = pyramid.stored(tile_.level);
     const IndexRange queries = pyramid.queries_of(tile_);
     for (std::int64_t block = queries.begin >> kBlockLevel;
          block < cells_of(queries.end, kBlockLevel); ++block) {
       if (!pyramid.meets(block, tile_)) continue;
-      if (stored ? head_->has_cells(block) : head_->has_lse(block)) continue;
-      if (stored && head_->paused()) {
+      if (stored() ? head_->has_cells(block) : head_->has_lse(block)) continue;
+      if (stored() && head_->paused()) {
         throw PassPaused("the pass over the rows of this head is paused");
       }
-      work(*head_, block, parts_.make_room(*head_, block, stored), execution);
+      work(*head_, block, parts_.make_room(*head_, block, stored()), execution);
       const std::lock_guard lock(parts_.mutex);
       ++parts_.counts.blocks;
       return false;
     }
-    const std::vector<Code> codes = stored ? tile_of_blocks(pyramid, tile_, head_->cells())
-                                           : compute_tile(*head_, tile_, execution);
+    const std::vector<Code> codes = stored() ? tile_of_blocks(pyramid, tile_, head_->cells())
+                                             : compute_tile(*head_, tile_, execution);
     if (tile_.reduce == Pool::kMax) head_->note_cells(tile_.level, codes);
     auto frame =
         std::make_shared<const std::string>(encode_frame(header_of(pyramid, tile_), codes));
@@ -292,15 +298,17 @@ class Explorer::Parts::TileTask : public RequestTask<FrameBytes>, public BlockWo
     forget();
   }
 
+  /// The coarsest tiles need many row blocks, and each may take most of a second.
+  bool yields() const override { return stored() && head_in_work() != nullptr; }
+
   bool gains_from(const Task& other) const override {
     const auto* const worker = dynamic_cast<const BlockWorker*>(&other);
     return worker != nullptr && worker->head_in_work() == head_.get() &&
            head_->pyramid().meets(worker->block_in_work(), tile_);
   }
 
-  bool stored() const { return head_->pyramid().stored(tile_.level); }
-
  private:
+  bool stored() const { return head_->pyramid().stored(tile_.level); }
   TileKey key() const { return {head_->place(), tile_}; }
 
   void forget() {
@@ -388,11 +396,8 @@ class Explorer::Parts::RowTask : public RequestTask<RowAnswer>, public LineTask 
     Tensor weights(head_->dtype(), {head_->pyramid().keys()});
     attention_row(head_->inputs(), {.head = 0, .query = query_}, head_->options(execution),
                   weights);
-    std::vector<double> numbers(static_cast<std::size_t>(weights.size()));
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      numbers[i] = weights.value({static_cast<std::int64_t>(i)});
-    }
-    answer(describe_row(*head_, query_, top_, numbers));
+    const Tensor numbers = convert(weights, DType::kFloat64);
+    answer(describe_row(*head_, query_, top_, numbers.span<double>()));
     return true;
   }
 
@@ -575,9 +580,10 @@ class Explorer::Parts::ThumbnailsTask : public RequestTask<std::vector<FrameByte
     if (std::ssize(frames_) < layer.heads()) return false;
     {
       const std::lock_guard lock(parts_.mutex);
-      parts_.thumbnails[{place_.input, place_.layer, reduce_}] = frames_;
-      for (const FrameBytes& frame : frames_) {
-        parts_.thumbnail_bytes += static_cast<std::int64_t>(frame->size());
+      HeadPlace place = place_;
+      for (place.head = 0; place.head < layer.heads(); ++place.head) {
+        parts_.cache.store(thumbnail_key(place, reduce_),
+                           frames_[static_cast<std::size_t>(place.head)]);
       }
     }
     answer(std::move(frames_));
@@ -727,6 +733,17 @@ void Explorer::Parts::forget_heads(const HeadPlace& except) {
   }
 }
 
+std::optional<std::vector<FrameBytes>> Explorer::Parts::find_thumbnails(HeadPlace place,
+                                                                        Pool reduce) {
+  std::vector<FrameBytes> frames;
+  const std::int64_t all = layer_of(place).heads();
+  for (place.head = 0; place.head < all; ++place.head) {
+    frames.push_back(cache.find(thumbnail_key(place, reduce)));
+    if (!frames.back()) return std::nullopt;
+  }
+  return frames;
+}
+
 void Explorer::Parts::queue_pass() {
   if (pass_queued) return;
   pass_queued = true;
@@ -798,7 +815,7 @@ HeadStatus Explorer::status(const HeadPlace& head) {
 Counters Explorer::counters() const {
   const std::lock_guard lock(parts_->mutex);
   Counters counts = parts_->counts;
-  counts.bytes = parts_->cache.bytes() + parts_->thumbnail_bytes;
+  counts.bytes = parts_->cache.bytes();
   for (const auto& [key, head] : parts_->heads) counts.bytes += head.store->bytes();
   counts.waiting = parts_->scheduler.waiting();
   return counts;
@@ -823,9 +840,11 @@ void Explorer::tile(const HeadPlace& head, const TilePlace& place, std::stop_tok
   FrameBytes found;
   ask_or_fail(reply, [&] {
     const std::lock_guard lock(parts_->mutex);
-    const std::shared_ptr<HeadStore> store = parts_->known(head).store;
+    Parts::KnownHead& known = parts_->known(head);
+    const std::shared_ptr<HeadStore>& store = known.store;
     const Pyramid& pyramid = store->pyramid();
     pyramid.check(place);
+    known.asked = pyramid.queries_of(place);
     if (place.reduce == Pool::kSum) fail_argument("reduce", "expected max or mean, got sum");
     if (place.reduce == Pool::kMean && pyramid.stored(place.level)) {
       fail_argument("level", "expected less than {} for mean, got {}", pyramid.base_level(),
@@ -925,10 +944,8 @@ void Explorer::thumbnails(const HeadPlace& layer, Pool reduce, std::stop_token s
     parts_->layer_of(layer);
     if (reduce == Pool::kSum) fail_argument("reduce", "expected max or mean, got sum");
     const Parts::ThumbKey key = {layer.input, layer.layer, reduce};
-    if (const auto known = parts_->thumbnails.find(key); known != parts_->thumbnails.end()) {
-      found = known->second;
-      return;
-    }
+    found = parts_->find_thumbnails(layer, reduce);
+    if (found) return;
     parts_->join_or_add(parts_->thumbnail_tasks, key, stop, reply, [&] {
       return std::make_shared<Parts::ThumbnailsTask>(*parts_, layer, reduce);
     });

@@ -142,7 +142,8 @@ using Reply = std::function<void(Answer<Result>)>;
 /// Threads   re-entrant. Callbacks must not block.
 /// Errors    the constructor throws InvalidArgument if the memory is too small, with the number
 ///           needed. Requests outside the problem give InvalidArgument to their reply.
-/// Shutdown  the destructor stops the computation in progress and forgets all requests.
+/// Shutdown  the destructor stops the computation in progress and forgets all requests. Callbacks
+///           must not destroy the explorer.
 class Explorer {
  public:
   Explorer(std::vector<Input> inputs, const ExplorerOptions& options);
@@ -173,7 +174,8 @@ class Explorer {
              Reply<std::vector<float>> reply);
   /// All heads of a layer; HeadPlace::head is ignored.
   void heads(const HeadPlace& layer, std::stop_token stop, Reply<std::vector<HeadNumbers>> reply);
-  /// One frame per head of the layer, at most 64 x 64 cells, with the largest weights of each cell.
+  /// One frame per head of the layer, at most 64 x 64 cells, which are those of attention_map().
+  /// FrameHeader::x is the index of the head in the model, y that of the layer in Input::layers.
   void thumbnails(const HeadPlace& layer, Pool reduce, std::stop_token stop,
                   Reply<std::vector<FrameBytes>> reply);
   /// Any map of a head, for exports.

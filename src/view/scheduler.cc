@@ -23,9 +23,10 @@ Scheduler::Scheduler(int threads) : threads_(threads), thread_([this] { run(); }
 void Scheduler::add(std::shared_ptr<Task> task) {
   const std::lock_guard lock(mutex_);
   if (closing_) return;
-  if (current_ && task->urgency() < current_->urgency() && !urgent_since_ &&
-      !task->gains_from(*current_)) {
-    urgent_since_ = Clock::now();
+  if (current_ && !urgent_since_) {
+    const bool same = task->urgency() == current_->urgency() && current_->yields();
+    const bool first = same || task->urgency() < current_->urgency();
+    if (first && !task->gains_from(*current_)) urgent_since_ = Clock::now();
   }
   queue_.push_back({std::move(task), added_++});
   changed_.notify_one();

@@ -49,6 +49,9 @@ class Task {
   virtual void fail(std::exception_ptr error) = 0;
   /// Ends a task whose stop was requested.
   virtual void cancel() {}
+  /// Returns whether the unit in progress may be stopped for a task of the same class that has
+  /// waited for a while. Any thread.
+  virtual bool yields() const { return false; }
   /// Returns whether the unit that `other` is doing brings this task forward. Any thread.
   virtual bool gains_from(const Task&) const { return false; }
 

@@ -137,9 +137,10 @@ void forward_float64(const Problem& problem, const AttentionOutputs& outputs) {
       std::clamp<std::int64_t>((1 << 22) / std::max<std::int64_t>(row_cost, 1), 1, 16);
   // With a map, an item computes one row of cells.
   const PooledMap& map = lenses_of(outputs).map;
-  const std::int64_t rows = (shape.q_len + rows_per_item - 1) / rows_per_item;
   const CellDivision division =
-      map.cells.defined() ? divide_rows(map, shape.q_len) : CellDivision(shape.q_len, rows, 0);
+      map.cells.defined()
+          ? divide_rows(map, shape.q_len)
+          : CellDivision(shape.q_len, (shape.q_len + rows_per_item - 1) / rows_per_item, 0);
   const CellDivision columns =
       map.cells.defined() ? divide_columns(map, shape.kv_len) : CellDivision();
   const std::int64_t parts = division.cells();
