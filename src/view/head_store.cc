@@ -98,7 +98,7 @@ bool HeadStore::complete() const {
   return done_ == pyramid_.blocks();
 }
 
-void HeadStore::store_lse(std::int64_t block, const Tensor& lse, double seconds) {
+void HeadStore::store_lse(std::int64_t block, const Tensor& lse) {
   const IndexRange queries = pyramid_.queries_of(block);
   for (std::int64_t i = 0; i < queries.size(); ++i) {
     set_value(lse_, {0, 0, queries.begin + i}, lse.value({0, 0, i}));
@@ -107,25 +107,23 @@ void HeadStore::store_lse(std::int64_t block, const Tensor& lse, double seconds)
   {
     const std::lock_guard lock(mutex_);
     ++lse_blocks_;
-    seconds_ += seconds;
-    if (!pyramid_.stores()) cost_timed_ += cost(block);
   }
   count_done();
 }
 
-void HeadStore::store_cells(std::int64_t block, std::unique_ptr<const BlockCells> cells,
-                            double seconds) {
+void HeadStore::store_cells(std::int64_t block, std::unique_ptr<const BlockCells> cells) {
   for (int level = pyramid_.base_level(); level <= cells->coarsest(); ++level) {
     note_cells(level, cells->level(level).codes);
   }
   cell_bytes_ += cells->bytes();
   cells_[static_cast<std::size_t>(block)] = std::move(cells);
-  {
-    const std::lock_guard lock(mutex_);
-    seconds_ += seconds;
-    cost_timed_ += cost(block);
-  }
   count_done();
+}
+
+void HeadStore::note_time(std::int64_t block, double seconds) {
+  const std::lock_guard lock(mutex_);
+  seconds_ += seconds;
+  cost_timed_ += cost(block);
 }
 
 void HeadStore::drop_cells() {

@@ -64,9 +64,11 @@ class HeadStore {
   }
   const std::vector<std::unique_ptr<const BlockCells>>& cells() const { return cells_; }
 
-  /// Store the results of a row block, which took so many seconds to compute.
-  void store_lse(std::int64_t block, const Tensor& lse, double seconds);
-  void store_cells(std::int64_t block, std::unique_ptr<const BlockCells> cells, double seconds);
+  /// Store the results of a row block.
+  void store_lse(std::int64_t block, const Tensor& lse);
+  void store_cells(std::int64_t block, std::unique_ptr<const BlockCells> cells);
+  /// Takes note of the time that a row block took, for PassProgress::seconds_left.
+  void note_time(std::int64_t block, double seconds);
   void drop_cells();
 
  private:

@@ -22,10 +22,6 @@ namespace {
 // without cells and a second product of the keys it sees take less time.
 constexpr std::int64_t kFewKeys = 8;
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 /// Owning tensors of a pooled map of one head.
 struct MapTensors {
   MapTensors(DType dtype, const Shape& shape) : cells(dtype, shape), pairs(DType::kInt64, shape) {}
@@ -57,7 +53,6 @@ std::vector<Code> cells_of_weights(const HeadStore& head, const WeightTile& tile
 /// Computes the lse of a row block and, if `cells` is not null, its cells in the same pass.
 void forward_block(HeadStore& head, std::int64_t block, MapTensors* cells,
                    const Execution& execution) {
-  const auto start = std::chrono::steady_clock::now();
   const Pyramid& pyramid = head.pyramid();
   const IndexRange queries = pyramid.queries_of(block);
   const WeightInputs inputs = head.inputs();
@@ -70,7 +65,7 @@ void forward_block(HeadStore& head, std::int64_t block, MapTensors* cells,
   if (cells != nullptr) lenses.map = cells->map(Pool::kMax, pyramid.base_level());
   attention_forward(part.queries_of(inputs.query), key, no_value(key), part.options(),
                     {.lse = lse, .lenses = &lenses});
-  head.store_lse(block, lse, seconds_since(start));
+  if (!head.has_lse(block)) head.store_lse(block, lse);
 }
 
 }  // namespace
@@ -86,32 +81,30 @@ std::vector<Code> encode_cells(const Tensor& cells, const Tensor& pairs) {
 }
 
 void compute_block(HeadStore& head, std::int64_t block, bool cells, const Execution& execution) {
+  const auto start = std::chrono::steady_clock::now();
   const Pyramid& pyramid = head.pyramid();
   const IndexRange queries = pyramid.queries_of(block);
   const IndexRange keys = pyramid.cell_keys_of(block);
   const int level = pyramid.base_level();
   const bool wants_cells = cells && pyramid.stores() && !head.has_cells(block);
+  // Cells that were dropped are computed again in the same way, so that no bit differs.
+  const bool fused = wants_cells && !head.lse_recorded() && keys.size() > 0 &&
+                     keys.size() * kFewKeys >= pyramid.keys();
   std::vector<Code> base;
-  bool has_base = !wants_cells || keys.size() == 0;
-  if (!head.has_lse(block)) {
-    if (has_base || keys.size() * kFewKeys < pyramid.keys()) {
-      forward_block(head, block, nullptr, execution);
-    } else {
-      MapTensors found(head.dtype(),
-                       {1, 1, cells_of(queries.size(), level), cells_of(pyramid.keys(), level)});
-      forward_block(head, block, &found, execution);
-      const std::vector<Code> all = encode_cells(found.cells, found.pairs);
-      const std::int64_t all_columns = found.cells.extent(3);
-      for (std::int64_t row = 0; row < found.cells.extent(2); ++row) {
-        const auto from = all.begin() + row * all_columns;
-        base.insert(base.end(), from + (keys.begin >> level), from + cells_of(keys.end, level));
-      }
-      has_base = true;
+  if (fused) {
+    MapTensors found(head.dtype(),
+                     {1, 1, cells_of(queries.size(), level), cells_of(pyramid.keys(), level)});
+    forward_block(head, block, &found, execution);
+    const std::vector<Code> all = encode_cells(found.cells, found.pairs);
+    const std::int64_t all_columns = found.cells.extent(3);
+    for (std::int64_t row = 0; row < found.cells.extent(2); ++row) {
+      const auto from = all.begin() + row * all_columns;
+      base.insert(base.end(), from + (keys.begin >> level), from + cells_of(keys.end, level));
     }
+  } else if (!head.has_lse(block)) {
+    forward_block(head, block, nullptr, execution);
   }
-  if (!wants_cells) return;
-  const auto start = std::chrono::steady_clock::now();
-  if (!has_base) {
+  if (wants_cells && !fused && keys.size() > 0) {
     base = cells_of_weights(head,
                             {.first_query = queries.begin,
                              .queries = queries.size(),
@@ -119,8 +112,12 @@ void compute_block(HeadStore& head, std::int64_t block, bool cells, const Execut
                              .keys = keys.size()},
                             Pool::kMax, level, execution);
   }
-  auto made = std::make_unique<const BlockCells>(pyramid, block, std::move(base));
-  head.store_cells(block, std::move(made), seconds_since(start));
+  if (wants_cells) {
+    head.store_cells(block, std::make_unique<const BlockCells>(pyramid, block, std::move(base)));
+  }
+  if (!head.block_done(block)) return;  // an estimate needs the time of whole blocks
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+  head.note_time(block, time.count());
 }
 
 std::optional<std::int64_t> next_block(const HeadStore& head, const IndexRange& queries) {
