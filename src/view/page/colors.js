@@ -4,7 +4,7 @@
 // map the heat to a colour. Viridis and magma are by van der Walt and Smith (CC0), cividis by Nunez,
 // Anderton and Renslow (2018), the diverging map is PuOr by Brewer. All are sampled at eleven stops.
 
-import {HIDDEN, NAN, codeOf, valueOf} from "./frame.js";
+import {FIRST_CODE, HIDDEN, NAN, codeOf, valueOf} from "./frame.js";
 
 export const COLORS = /** @type {const} */ (["viridis", "magma", "cividis", "grey"]);
 export const TONES = /** @type {const} */ (["log", "sqrt", "linear"]);
@@ -70,7 +70,14 @@ export function weightOf(/** @type {ToneName} */ tone, /** @type {Range} */ [bot
 }
 
 /** The weights of all codes, once needed. */
-let values = new Float64Array(0);
+let known = new Float64Array(0);
+function valuesOfCodes() {
+  if (known.length) return known;
+  known = new Float64Array(65536);
+  // 1,023 codes further, the weight is twice as large.
+  for (let code = 0; code < 65536; ++code) known[code] = code < FIRST_CODE + 1023 ? valueOf(code) : 2 * known[code - 1023];
+  return known;
+}
 
 /**
  * Returns the pixel of each of the 65,536 codes of a frame. Hidden cells are transparent: the hatching
@@ -82,7 +89,7 @@ let values = new Float64Array(0);
 export function colorLookup(name, tone, range) {
   const steps = Uint32Array.from({length: 1025}, (_, i) => pixelOf(rampColor(name, i / 1024)));
   const lookup = new Uint32Array(65536), [bottom, top] = range;
-  if (!values.length) values = Float64Array.from(lookup, (_, code) => valueOf(code));
+  const values = valuesOfCodes();
   // Codes are logarithms: with a logarithmic tone, the heat is linear in the code.
   const per = 1 / (1023 * Math.log2(top / bottom)), zero = codeOf(bottom);
   for (let code = 2; code < 65536; ++code) {

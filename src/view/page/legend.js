@@ -83,7 +83,8 @@ export class Legend {
     const {page} = this, side = 2 ** page.level;
     const cell = side === 1 ? "A cell is one weight" : `A cell is the ${page.reduce === "max" ? "largest" : "mean"} of ${whole(side)} \u00d7 ${whole(side)} weights`;
     if (page.state.reduce === "mean" && page.reduce === "max" && side > 1) {
-      return `${cell}. Means exist for cells of fewer than ${whole(2 ** page.of.status.mean_levels)} \u00d7 ${whole(2 ** page.of.status.mean_levels)}: zoom in.`;
+      const most = whole(2 ** Math.max(0, page.of.status.mean_levels - 1));
+      return `${cell}. Zoom in for means: there are some of up to ${most} \u00d7 ${most} weights.`;
     }
     return cell + ".";
   }

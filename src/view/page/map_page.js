@@ -246,6 +246,11 @@ export class MapPage {
     this.surface.redraw();
   }
 
+  /** Gives the map the focus, such as from a button that goes away. */
+  focus() {
+    this.surface.canvas.focus({preventScroll: true});
+  }
+
   /** Called after the matrix was drawn with these tiles. */
   drawn(/** @type {import("./tiles.js").TilePlace[]} */ places) {
     this.overview.draw();

@@ -17,6 +17,7 @@ export class MapServer {
     this.page = page;
     this.pass = new PassLine({
       stop: () => this.#request(() => page.of.api.stopPass()),
+      leave: () => page.focus(),
       resume: () => this.#request(() => page.of.api.startPass(...page.of.view.visible().queries)),
     });
     this.watch = new Watch(() => this.#look(), (health) => this.#turned(health));
@@ -56,7 +57,9 @@ export class MapServer {
       },
       reopen: () => this.#reopen(),
     });
-    page.notes.querySelector(".notice")?.remove();
+    const old = page.notes.querySelector(".notice");
+    if (old?.contains(document.activeElement)) page.focus();
+    old?.remove();
     if (node) page.notes.prepend(node);
     if (health !== "well") {
       page.of.tiles.pause();

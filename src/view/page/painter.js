@@ -14,6 +14,8 @@ import {tileCanvas} from "./tiles.js";
 /** @typedef {{q0: number, q1: number, k0: number, k1: number}} Pairs a rectangle in tokens */
 
 export const SIDE = 256;
+/** How many levels finer tiles may be to stand in for one that is missing. */
+export const FINER = 2;
 const GRID_FROM = 14;  // CSS pixels of a cell from which cells are separated by lines
 const MARK_FROM = 9;   // and from which nan has a mark
 
@@ -177,7 +179,7 @@ export class Painter {
       this.pen.restore();
       break;
     }
-    for (let z = place.z - 1; z >= Math.max(0, place.z - 2); --z) {
+    for (let z = place.z - 1; z >= Math.max(0, place.z - FINER); --z) {
       const parts = 2 ** (place.z - z);
       for (let dy = 0; dy < parts; ++dy) {
         for (let dx = 0; dx < parts; ++dx) {

@@ -45,7 +45,10 @@ export class Panel {
   constructor(page) {
     this.page = page;
     this.cell = make("dl", {class: "facts"});
-    this.lock = button({class: "plain", hidden: true, onclick: () => page.selection.lock(null)}, "Unlock");
+    this.lock = button({class: "plain", hidden: true, onclick: () => {
+      page.selection.lock(null);
+      page.focus();
+    }}, "Unlock");
     this.title = make("h2", {}, "Cell");
     const tab = (/** @type {"row" | "column"} */ name, /** @type {string} */ text) =>
       button({"aria-expanded": "false", "aria-controls": "line", onclick: () => page.setPanel(page.state.panel === name ? "cell" : name)}, text);

@@ -32,8 +32,9 @@ export class PassLine {
   #missing = 0;
   #timer = 0;
 
-  /** @param {{stop: () => void, resume: () => void}} actions */
+  /** @param {{stop: () => void, resume: () => void, leave: () => void}} actions `leave` takes the focus before the line goes */
   constructor(actions) {
+    this.actions = actions;
     this.words = make("span", {});
     this.meter = make("progress", {"aria-label": "Exact pass", max: 1, value: 0});
     this.button = button({onclick: () => (this.#pass.state === "running" ? actions.stop() : actions.resume())}, "Stop");
@@ -64,6 +65,7 @@ export class PassLine {
 
   #show() {
     const pass = this.#pass, working = pass.state !== "done", loading = this.#missing > 0 && this.#timer < 0;
+    if (!working && this.node.contains(document.activeElement)) this.actions.leave();
     this.node.hidden = !working && !loading;
     this.words.textContent = [passWords(pass), loading ? `loading ${this.#missing} ${this.#missing === 1 ? "tile" : "tiles"}` : ""].filter(Boolean).join(" \u00b7 ");
     this.meter.hidden = this.button.hidden = !working;

@@ -86,7 +86,7 @@ export class Search {
       event.preventDefault();
       this.field.value = "";
       this.page.setSearch({find: ""});
-      this.page.surface.canvas.focus();
+      this.page.focus();
     }
   }
 

@@ -158,7 +158,7 @@ export class Selection {
     this.#show(pair, true, true);
     if (lock || this.locked) this.lock(pair);
     else page.panel.update();
-    page.surface.canvas.focus({preventScroll: true});
+    page.focus();
   }
 
   /** Shows a match of the search. */

@@ -5,11 +5,25 @@
 
 import {Axes} from "./axes.js";
 import {make} from "./dom.js";
-import {Painter, tilesInView} from "./painter.js";
+import {FINER, Painter, tilesInView} from "./painter.js";
 import {themeColor} from "./theme.js";
 
 /** @typedef {import("./map_page.js").MapPage} MapPage */
 /** @typedef {{query: number, key: number}} Pair */
+
+/**
+ * While a pass runs, tiles of many rows wait for all of them. Until then their parts, which need fewer
+ * rows, are shown, those with the first rows first.
+ * @param {MapPage} page
+ * @param {import("./tiles.js").TilePlace[]} places
+ */
+function partsOf(page, places) {
+  const {tiles, status: {base_level: base}, view} = page.of, shown = tilesInView(view, page.reduce, Math.max(base, page.level - FINER));
+  const waiting = new Set(places.filter((place) => tiles.slow(place) && !tiles.get(place)).map(({x, y}) => `${x}/${y}`));
+  if (!waiting.size || page.level <= base) return [];
+  const side = 2 ** (page.level - shown[0].z);
+  return shown.filter(({x, y}) => waiting.has(`${Math.floor(x / side)}/${Math.floor(y / side)}`)).sort((a, b) => a.y - b.y || a.x - b.x);
+}
 
 export class Surface {
   #dirty = false;
@@ -106,7 +120,7 @@ export class Surface {
     pen.fillStyle = theme.paper;
     pen.fillRect(0, 0, page.of.view.width, page.of.view.height);
     const places = tilesInView(page.of.view, page.reduce, page.level);
-    page.of.tiles.want([...places, ...page.overview.wanted].filter((place, i, all) => all.findIndex((other) =>
+    page.of.tiles.want([...partsOf(page, places), ...places, ...page.overview.wanted].filter((place, i, all) => all.findIndex((other) =>
       other.z === place.z && other.x === place.x && other.y === place.y && other.reduce === place.reduce) === i));
     this.missing = painter.draw(page.of.tiles, places, page.lookup, page.of.status.levels);
     axes.draw(theme, page.selection.focus);
