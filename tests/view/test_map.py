@@ -86,6 +86,23 @@ def test_levels_hide_above_the_diagonal(server, opener):
     assert 0 < maps.number(facts["largest"]) <= 1
 
 
+def test_means(server, opener, path):
+    page = opener(server, f"/map/{server.id()}/0.0", "scale=4&at=2000,1000&reduce=mean")
+    assert maps.ready(page)["level"] == 2
+    assert maps.state(page)["reduce"] == "mean"
+    known = tile_of(path, (2000, 2016), (1000, 1016)).astype(np.float64)
+    for row, column in [(0, 0), (1, 3), (3, 2)]:
+        facts = maps.hover(page, 2001 + 4 * row, 1002 + 4 * column)
+        assert facts["queries"] == f"{2000 + 4 * row:,} to {2003 + 4 * row:,}"
+        mean = known[4 * row : 4 * row + 4, 4 * column : 4 * column + 4].mean()
+        assert maps.number(facts["mean"]) == pytest.approx(mean, rel=1e-3)
+    # Levels without means show the largest, and say so.
+    page.keyboard.press("0")
+    assert maps.ready(page)["level"] > 3
+    assert maps.state(page)["reduce"] == "max"
+    assert "Zoom in for means" in page.locator(".legend").text_content()
+
+
 def test_colours_need_no_request(server, opener):
     page = opener(server, f"/map/{server.id()}/0.0", "scale=1&at=2000,1500", size="large")
     maps.ready(page)

@@ -156,21 +156,23 @@ export class Surface {
     const {left, top, right, bottom} = this.axes.box();
     const box = this.#box(pair, locked ? 1 : 2 ** page.level);
     const cx = box.x + box.width / 2, cy = box.y + box.height / 2;
-    // White on a dark line: visible on all colours.
-    for (const [color, wide] of /** @type {[string, number][]} */ ([["rgb(0 0 0 / .45)", 3], [locked ? "#ffb3ea" : "rgb(255 255 255 / .9)", 1]])) {
-      ink.strokeStyle = color;
+    const gap = Math.max(6, box.width / 2 + 3), rise = Math.max(6, box.height / 2 + 3), grow = Math.max(1.5, (9 - box.width) / 2);
+    const color = locked ? "#84306f" : "#15181c";
+    // A dark line on a light one can be seen on all colours.
+    for (const [style, wide] of /** @type {[string, number][]} */ ([["rgb(255 255 255 / .5)", 3], [color, 1]])) {
+      ink.strokeStyle = style;
       ink.lineWidth = wide;
       ink.beginPath();
-      const gap = Math.max(6, box.width / 2 + 3), rise = Math.max(6, box.height / 2 + 3);
       for (const [x0, y0, x1, y1] of [[left, cy, cx - gap, cy], [cx + gap, cy, right, cy], [cx, top, cx, cy - rise], [cx, cy + rise, cx, bottom]]) {
         if (x1 < x0 || y1 < y0) continue;
         ink.moveTo(x0, y0);
         ink.lineTo(x1, y1);
       }
       ink.stroke();
-      const grow = Math.max(1.5, (9 - box.width) / 2);
-      ink.lineWidth = wide > 1 ? 4 : 2;
-      ink.strokeStyle = wide > 1 ? "rgb(0 0 0 / .7)" : locked ? "#ff7ad9" : "#fff";
+    }
+    for (const [style, wide] of /** @type {[string, number][]} */ ([["#fff", 5], [color, 2]])) {
+      ink.strokeStyle = style;
+      ink.lineWidth = wide;
       ink.strokeRect(box.x - grow, box.y - grow, box.width + 2 * grow, box.height + 2 * grow);
     }
   }
