@@ -49,7 +49,7 @@ done
 # The package name of the C++ library contains the compiler's version.
 packages="libc6-dev libstdc++-$(aarch64-linux-gnu-g++ -dumpversion | cut -d . -f 1)-dev libgomp1
   libfmt-dev libhwy-dev libutf8proc-dev libzip-dev zlib1g-dev nlohmann-json3-dev libdnnl-dev
-  libcli11-dev libpng-dev libgtest-dev libgmock-dev"
+  libcli11-dev libpng-dev libboost-dev libgtest-dev libgmock-dev"
 
 # Runs apt-get with separate lists, cache and (empty) package database under build/arm/apt. Sources, keys and
 # proxies are those of the system. The system's hooks are disabled, because they clean up the system's folders.

@@ -18,7 +18,6 @@
 #include "fovea/error.h"
 #include "fovea/info.h"
 
-#include "json/json_reader.h"
 #include "view/answers.h"
 #include "view/arguments.h"
 #include "view/assets.h"
@@ -461,14 +460,7 @@ struct Api::Parts {
   void start_pass(Call& call) {
     const Named named = named_head(call);
     call.arguments.finish();
-    IndexRange rows = {0, named.layer.queries()};
-    if (!call.body.empty()) {
-      const scene::JsonDocument document = scene::parse_json(call.body, "body");
-      document.root("body").require_object({"rows"});
-      if (const auto text = document.root("body").find("rows")) {
-        rows = parse_range("rows", text->string(), named.layer.queries());
-      }
-    }
+    const IndexRange rows = parse_pass(call.body, named.layer.queries());
     explorer->start_pass(named.place, rows);
     reply_pass(call, named);
   }

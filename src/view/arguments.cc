@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "json/json_reader.h"
 #include "text/text_width.h"
 
 namespace fovea::view {
@@ -69,6 +70,15 @@ IndexRange parse_range(std::string_view name, std::string_view text, std::int64_
   }
   throw malformed(name, fmt::format("expected FIRST:END with 0 <= FIRST < END <= {}, got \"{}\"",
                                     length, some_of(text)));
+}
+
+IndexRange parse_pass(std::string_view body, std::int64_t queries) {
+  if (body.empty()) return {0, queries};
+  const scene::JsonDocument document = scene::parse_json(body, "body");
+  const scene::JsonNode root = document.root("body");
+  root.require_object({"rows"});
+  const auto rows = root.find("rows");
+  return rows ? parse_range("rows", rows->string(), queries) : IndexRange{0, queries};
 }
 
 Arguments::Arguments(std::string_view query) {

@@ -69,4 +69,8 @@ std::optional<std::int64_t> whole_number(std::string_view text);
 /// Parses FIRST:END as Arguments::range() does.
 IndexRange parse_range(std::string_view name, std::string_view text, std::int64_t length);
 
+/// Parses the body that starts a pass, {"rows": "FIRST:END"} or nothing for all `queries`. Throws
+/// HttpError and InvalidArgument.
+IndexRange parse_pass(std::string_view body, std::int64_t queries);
+
 }  // namespace fovea::view

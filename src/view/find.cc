@@ -1,56 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Search in tokens (find.h) with the automaton of Knuth, Morris and Pratt, which reads every byte
-// once and needs no joined copy of the tokens.
+// Search in tokens (find.h) with the automaton of Knuth, Morris and Pratt as a table, which reads
+// every byte once, in the same time for any text, and needs no joined copy of the tokens.
 
 #include "view/find.h"
 
-#include <array>
+#include <algorithm>
 
 namespace fovea::view {
 namespace {
 
-/// Returns the table that folds ASCII capitals, or changes nothing.
-std::array<char, 256> folding(bool fold) {
-  std::array<char, 256> table{};
-  for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<char>(i);
-  if (fold) {
-    for (char c = 'A'; c <= 'Z'; ++c) {
-      table[static_cast<std::size_t>(c)] = static_cast<char>(c - 'A' + 'a');
+constexpr std::size_t kBytes = 256;
+
+/// The states 0 to `size`, of which the number is that of the bytes that match, times kBytes.
+class Automaton {
+ public:
+  Automaton(std::string_view text, bool fold) : next_((text.size() + 1) * kBytes, 0) {
+    const auto is_lower = [](unsigned char c) { return c >= 'a' && c <= 'z'; };
+    const auto is_upper = [](unsigned char c) { return c >= 'A' && c <= 'Z'; };
+    constexpr unsigned kCase = 'a' - 'A';
+    std::size_t border = 0;  // the state after the longest proper suffix that is also a prefix
+    for (std::size_t state = 0; state <= text.size(); ++state) {
+      const auto row = next_.begin() + static_cast<std::ptrdiff_t>(state * kBytes);
+      if (state > 0) std::copy_n(next_.begin() + static_cast<std::ptrdiff_t>(border), kBytes, row);
+      if (state == text.size()) return;
+      const auto byte = static_cast<unsigned char>(text[state]);
+      const std::size_t after = state > 0 ? next_[border + byte] : 0;
+      const auto matched = static_cast<std::uint32_t>((state + 1) * kBytes);
+      row[byte] = matched;
+      if (fold && is_lower(byte)) row[byte - kCase] = matched;
+      if (fold && is_upper(byte)) row[byte + kCase] = matched;
+      border = after;
     }
   }
-  return table;
-}
+
+  std::uint32_t next(std::uint32_t state, char byte) const {
+    return next_[state + static_cast<unsigned char>(byte)];
+  }
+
+ private:
+  std::vector<std::uint32_t> next_;
+};
 
 }  // namespace
 
 Found find_in_tokens(const std::vector<std::string>& tokens, std::string_view text,
                      const FindOptions& options) {
-  const std::array<char, 256> folded = folding(options.fold);
-  std::string needle(text);
-  for (char& c : needle) c = folded[static_cast<unsigned char>(c)];
-  // The length of the longest proper prefix of the needle that ends at each byte.
-  std::vector<std::size_t> border(needle.size(), 0);
-  for (std::size_t i = 1, length = 0; i < needle.size(); ++i) {
-    while (length > 0 && needle[i] != needle[length]) length = border[length - 1];
-    if (needle[i] == needle[length]) ++length;
-    border[i] = length;
-  }
-
+  const Automaton automaton(text, options.fold);
+  const auto whole = static_cast<std::uint32_t>(text.size() * kBytes);
   Found found;
-  std::size_t matched = 0;  // bytes
-  std::size_t read = 0;     // bytes of the tokens before the current one
+  std::uint32_t state = 0;
+  std::size_t read = 0;  // bytes of the tokens before the current one
   // The token in which the next match may begin, and its first byte.
   std::size_t begin = 0, begin_at = 0;
   std::int64_t last = -1;
   for (const std::string& token : tokens) {
-    for (std::size_t i = 0; i < token.size(); ++i) {
-      const char c = folded[static_cast<unsigned char>(token[i])];
-      while (matched > 0 && c != needle[matched]) matched = border[matched - 1];
-      if (c == needle[matched]) ++matched;
-      if (matched < needle.size()) continue;
-      matched = border[matched - 1];
-      const std::size_t first = read + i + 1 - needle.size();
+    const char* const bytes = token.data();
+    const std::size_t size = token.size();
+    for (std::size_t i = 0; i < size; ++i) {
+      state = automaton.next(state, bytes[i]);
+      if (state != whole) continue;
+      const std::size_t first = read + i + 1 - text.size();
       while (begin_at + tokens[begin].size() <= first) begin_at += tokens[begin++].size();
       const auto position = static_cast<std::int64_t>(begin);
       if (position == last) continue;
@@ -60,7 +70,7 @@ Found find_in_tokens(const std::vector<std::string>& tokens, std::string_view te
         found.positions.push_back(position);
       }
     }
-    read += token.size();
+    read += size;
   }
   return found;
 }

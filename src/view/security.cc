@@ -83,11 +83,17 @@ std::string mistake_in_origin(std::string_view origin) {
     if (origin.starts_with(scheme)) host.remove_prefix(scheme.size());
   }
   // Other characters could end the directive of the policy.
+  const bool ipv6 = host.starts_with('[');
   const std::size_t end =
-      host.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-[]");
-  const bool named = host.size() < origin.size() && !host.empty() && end != 0;
-  const std::string_view port = end == std::string_view::npos ? "" : host.substr(end);
-  if (named && (is_port(port) || port == ":*")) return {};
+      ipv6 ? std::min(host.find_first_not_of("0123456789abcdefABCDEF:", 1), host.size())
+           : std::min(host.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                             "0123456789.-"),
+                      host.size());
+  const bool named = host.size() < origin.size() && end > (ipv6 ? 1 : 0);
+  std::string_view port = host.substr(end);
+  const bool closed = !ipv6 || port.starts_with(']');
+  if (ipv6 && closed) port.remove_prefix(1);
+  if (named && closed && (is_port(port) || port == ":*")) return {};
   return fmt::format("expected an origin such as http://localhost:8888, got \"{}\"", origin);
 }
 

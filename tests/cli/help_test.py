@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from support import BENCH, FOVEA, TRAINS, CliTest, environment, run
+from support import BENCH, FOVEA, TRAINS, VIEWS, CliTest, environment, run
 
 PAGES = {
     "fovea": ["--help"],
@@ -18,7 +18,6 @@ PAGES = {
     "fovea map": ["map", "--help"],
     "fovea tile": ["tile", "--help"],
     "fovea heads": ["heads", "--help"],
-    "fovea view": ["view", "--help"],
     "fovea diff": ["diff", "--help"],
     "fovea rollout": ["rollout", "--help"],
     "fovea record": ["record", "--help"],
@@ -26,6 +25,8 @@ PAGES = {
     "fovea info": ["info", "--help"],
     "fovea completion": ["completion", "--help"],
 }
+if VIEWS:
+    PAGES["fovea view"] = ["view", "--help"]
 if TRAINS:
     PAGES["fovea train"] = ["train", "--help"]
     PAGES["fovea train scene"] = ["train", "scene", "--help"]

@@ -2,7 +2,8 @@
 """Shared code of the command-line tests: locating and running the program, small scenes.
 
 Environment variables: FOVEA is the path of the program, with fovea-bench in the same directory;
-FOVEA_SOURCE is the source directory; FOVEA_NN=0 means that the program was built without fovea::nn.
+FOVEA_SOURCE is the source directory; FOVEA_NN=0 means that the program was built without fovea::nn, and FOVEA_VIEW=0
+without the viewer.
 By default, the release build of this source tree is tested.
 """
 
@@ -21,6 +22,8 @@ EXAMPLES = sorted((SOURCE / "examples" / "scenes").glob("*.json"))
 TIMEOUT_S = 60
 # Whether the program was built with fovea::nn.
 TRAINS = os.environ.get("FOVEA_NN") != "0"
+# Whether it was built with the viewer.
+VIEWS = os.environ.get("FOVEA_VIEW") != "0"
 SANITIZED = os.environ.get("FOVEA_SANITIZED") == "1"
 # Sanitizers reserve more address space than tests with a memory limit allow.
 limits_memory = unittest.skipIf(SANITIZED, "sanitizers reserve memory")

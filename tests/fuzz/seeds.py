@@ -124,9 +124,19 @@ def all_recordings():
         yield recording({"attentions": [attention], "tokens": [{"name": "t"}]}, version)
 
 
+def all_requests():
+    """Requests to the viewer: a target, and after a line break a body."""
+    for target in ("/", "/map/a-1/0.1", "/api/v1/inputs/a/find?layer=0&text=a+%C3%A9&side=key&after=3&fold=1",
+                   "/api/v1/inputs/a/0.1/cell?query=3&key=2", "/api/v1/inputs/a/0.1/weights?query=1,2,3&range=0:9",
+                   "/%2e%2e/x", "/a?b", "/a?b=1&b=2"):
+        yield target.encode()
+    for body in ('{"rows": "1:20"}', "{}", "[]", '{"rows": {"a": [1, -2.5e3, null]}}'):
+        yield f"/api/v1/inputs/a/0.1/pass\n{body}".encode()
+
+
 def main():
     for name, files in (("npy", all_npy()), ("npz", all_npz()), ("safetensors", all_safetensors()),
-                        ("recording", all_recordings())):
+                        ("recording", all_recordings()), ("request", all_requests())):
         folder = pathlib.Path(sys.argv[1]) / name
         folder.mkdir(parents=True, exist_ok=True)
         for i, content in enumerate(files):
