@@ -14,11 +14,17 @@ namespace {
 
 // A less urgent unit may take this long to end by itself. Stopping it at once would waste its work,
 // and most units are shorter.
-constexpr std::chrono::milliseconds kPatience(100);
+constexpr std::chrono::milliseconds kPatience(50);
+// The time doubles with each stop, so that the unit is complete at last.
+constexpr int kMaxDoublings = 5;
+// The pass pauses this long after each tile and line: the next request usually follows soon, and
+// would otherwise wait for the stop of a row block each time.
+constexpr std::chrono::milliseconds kPause(150);
 
 }  // namespace
 
-Scheduler::Scheduler(int threads) : threads_(threads), thread_([this] { run(); }) {}
+Scheduler::Scheduler(int threads)
+    : threads_(threads), watcher_([this] { watch(); }), thread_([this] { run(); }) {}
 
 void Scheduler::add(std::shared_ptr<Task> task) {
   const std::lock_guard lock(mutex_);
@@ -26,7 +32,10 @@ void Scheduler::add(std::shared_ptr<Task> task) {
   if (current_ && !urgent_since_) {
     const bool same = task->urgency() == current_->urgency() && current_->yields();
     const bool first = same || task->urgency() < current_->urgency();
-    if (first && !task->gains_from(*current_)) urgent_since_ = Clock::now();
+    if (first && !task->gains_from(*current_)) {
+      urgent_since_ = Clock::now();
+      waits_.notify_one();
+    }
   }
   queue_.push_back({std::move(task), added_++});
   changed_.notify_one();
@@ -48,9 +57,11 @@ void Scheduler::close() {
     closing_ = true;
     if (current_) unit = unit_;
     changed_.notify_one();
+    waits_.notify_one();
   }
   if (unit) unit->request_stop();
   if (thread_.joinable()) thread_.join();
+  if (watcher_.joinable()) watcher_.join();
   queue_.clear();
 }
 
@@ -90,8 +101,12 @@ void Scheduler::run() {
       changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
       if (closing_) return;
       stopped = take_stopped();
-      if (!queue_.empty()) {
-        task = most_urgent()->task;
+      const auto next = most_urgent();
+      const auto start = last_urgent_ + kPause;
+      if (next != queue_.end() && next->task->urgency() == Urgency::kPass && Clock::now() < start) {
+        if (stopped.empty()) changed_.wait_until(lock, start);
+      } else if (next != queue_.end()) {
+        task = next->task;
         current_ = task;
         unit_ = std::stop_source();
         urgent_since_.reset();
@@ -113,9 +128,7 @@ void Scheduler::do_unit(const std::shared_ptr<Task>& task) {
   {
     const std::stop_callback left(task->stop().get_token(), [&] { unit.request_stop(); });
     try {
-      done = task->step({.threads = threads_,
-                         .stop = unit.get_token(),
-                         .progress = [this](std::int64_t, std::int64_t) { give_way(); }});
+      done = task->step({.threads = threads_, .stop = unit.get_token()});
     } catch (const Stopped&) {
     } catch (...) {
       done = true;
@@ -129,16 +142,33 @@ void Scheduler::do_unit(const std::shared_ptr<Task>& task) {
   }
   const std::lock_guard lock(mutex_);
   current_.reset();
+  urgent_since_.reset();
+  if (task->urgency() <= Urgency::kLine) last_urgent_ = Clock::now();
   if (done) queue_.remove_if([&](const Entry& entry) { return entry.task == task; });
 }
 
-void Scheduler::give_way() {
-  std::optional<std::stop_source> unit;
-  {
-    const std::lock_guard lock(mutex_);
-    if (urgent_since_ && Clock::now() - *urgent_since_ > kPatience) unit = unit_;
+Scheduler::Clock::duration Scheduler::patience() const {
+  // The pass pauses anyway while others are busy.
+  if (current_->urgency() == Urgency::kPass) return kPatience;
+  return kPatience * (1 << std::min(current_->interrupted_, kMaxDoublings));
+}
+
+void Scheduler::watch() {
+  std::unique_lock lock(mutex_);
+  while (!closing_) {
+    if (!urgent_since_) {
+      waits_.wait(lock);
+    } else if (const auto end = *urgent_since_ + patience(); Clock::now() < end) {
+      waits_.wait_until(lock, end);
+    } else {
+      urgent_since_.reset();
+      ++current_->interrupted_;
+      std::stop_source unit = unit_;
+      lock.unlock();
+      unit.request_stop();
+      lock.lock();
+    }
   }
-  if (unit) unit->request_stop();
 }
 
 }  // namespace fovea::view

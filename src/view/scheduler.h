@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The one thread that calls the engine, and its queue. Tasks are done in units, the most urgent
-// task first, so that an urgent task waits for a unit of another, not for all of it.
+// task first, so that an urgent task waits for a unit of another, not for all of it. A second
+// thread stops units that take too long while a more urgent task waits; it is idle otherwise.
 
 #pragma once
 
@@ -59,6 +60,7 @@ class Task {
   friend class Scheduler;
   const Urgency urgency_;
   std::stop_source stop_;
+  int interrupted_ = 0;  // times that its unit was stopped for another task
 };
 
 /// A task with any number of requests, which get the same result.
@@ -146,12 +148,15 @@ class Scheduler {
   std::vector<std::shared_ptr<Task>> take_stopped();
   std::list<Entry>::iterator most_urgent();
   void do_unit(const std::shared_ptr<Task>& task);
-  /// Stops the unit in progress if a more urgent task has waited too long.
-  void give_way();
+  /// Stops the unit in progress when a more urgent task has waited too long. Run by watcher_.
+  void watch();
+  /// Returns how long a more urgent task waits for the current one.
+  Clock::duration patience() const;
 
   const int threads_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_;  // of the queue
+  std::condition_variable waits_;    // of urgent_since_
   std::list<Entry> queue_;
   std::uint64_t added_ = 0;
   bool closing_ = false;
@@ -159,7 +164,9 @@ class Scheduler {
   std::stop_source unit_;  // of the unit in progress
   /// When a more urgent task than the current one began to wait.
   std::optional<Clock::time_point> urgent_since_;
-  std::thread thread_;  // last: uses the members above
+  /// When the last unit for somebody at the screen ended.
+  Clock::time_point last_urgent_ = {};
+  std::thread watcher_, thread_;  // last: use the members above
 };
 
 }  // namespace fovea::view

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -20,10 +21,12 @@
 
 #include <gtest/gtest.h>
 
+#include "fovea/analysis.h"
 #include "fovea/attention.h"
 #include "fovea/error.h"
 #include "fovea/heads.h"
 #include "fovea/random.h"
+#include "fovea/recording.h"
 #include "fovea/reference.h"
 #include "fovea/weights.h"
 
@@ -31,6 +34,8 @@
 #include "support/explore.h"
 #include "support/forward.h"
 #include "support/random_problem.h"
+#include "support/recorded.h"
+#include "support/tensor_files.h"
 #include "view/pyramid.h"
 
 namespace fovea::test {
@@ -438,6 +443,44 @@ TEST(ViewExplorer, HeadsAreThoseOfTheCommand) {
       EXPECT_TRUE(std::isnan(heads[h].numbers.back()));
     }
   }
+}
+
+TEST(ViewExplorer, HeadsOfARecordingHaveTokenScores) {
+  constexpr std::int64_t kTokens = 40;
+  const RandomProblem p = stored_problem({1, 2, 1, kTokens, kTokens}, 8, 1);
+  const AttentionOptions options = {.mask = causal()};
+  const Folder folder;
+  const std::string path = folder / "run.safetensors";
+  {
+    RecordingWriter writer(path);
+    RecordedAttention attention = recorded(p, options);
+    attention.query_tokens = attention.key_tokens = {"text"};
+    writer.add(attention);
+    TokenList tokens = {.name = "text"};
+    for (std::int64_t i = 0; i < kTokens; ++i) tokens.texts.push_back(std::to_string(i % 10));
+    writer.add(tokens);
+    writer.finish();
+  }
+  view::Input input;
+  input.recording = std::make_shared<const Recording>(Recording::open(path));
+  view::Layer layer;
+  layer.attention = input.recording->attentions()[0];
+  input.layers.push_back(layer);
+  const auto scores = token_scores(*input.recording, layer.attention);
+  ASSERT_TRUE(scores.has_value());
+  Explorer explorer(inputs_of(std::move(input)), {});
+  const auto heads = Waiting<std::vector<view::HeadNumbers>>([&](auto stop, auto reply) {
+                       explorer.heads({}, stop, reply);
+                     }).get();
+  ASSERT_EQ(heads.size(), 2U);
+  for (std::int64_t head = 0; head < 2; ++head) {
+    const std::vector<double>& numbers = heads[static_cast<std::size_t>(head)].numbers;
+    EXPECT_EQ(numbers[9], scores->induction.value({0, head}));
+    EXPECT_EQ(numbers[10], scores->duplicate.value({0, head}));
+    EXPECT_GT(numbers[10], 0.0);
+  }
+  EXPECT_EQ(Explorer::number_names()[9], "induction");
+  EXPECT_EQ(Explorer::number_names()[10], "duplicate");
 }
 
 TEST(ViewExplorer, ThumbnailsArePooledMaps) {
