@@ -81,7 +81,7 @@ def test_nothing_open_explains_what_to_type(viewer, opener, recorded):
     nothing = {"version": "0.1.0", "embed": False, "memory": 1, "inputs": []}
     page.route("**/api/v1/inputs", lambda route: route.fulfill(json=nothing))
     page.reload()
-    assert page.get_by_role("heading", name="Nothing is open yet").is_visible()
+    page.get_by_role("heading", name="Nothing is open yet").wait_for()
     assert "fovea view run.safetensors" in page.locator(".empty").text_content()
 
 

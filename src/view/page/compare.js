@@ -50,6 +50,7 @@ export class ComparePage {
     /** @type {Pair | null} */
     this.cursor = null;
     this.level = 0;
+    this.missing = 1;  // tiles that the last drawing lacked
     this.frame = 0;
     this.rest = 0;
     this.stop = new AbortController();
@@ -239,6 +240,25 @@ export class ComparePage {
   }
 }
 
+/** What programs may read of a comparison (tests). Nothing can be set. */
+function expose(/** @type {ComparePage} */ page) {
+  const reader = {
+    get state() {
+      const {view, state, level, cursor, locked, missing} = page;
+      return structuredClone({at: [view.query, view.key], scale: view.scale, level, tone: state.tone, most: Number(state.most), cursor, locked, missing});
+    },
+    /** The pixel of each canvas at the middle of a pair. */
+    pixelOf: (/** @type {number} */ query, /** @type {number} */ key) => [page.view.x(key + 0.5), page.view.y(query + 0.5)],
+    get idle() {
+      return new Promise((resolve) => {
+        const check = () => page.frame === 0 && page.missing === 0 ? resolve(true) : setTimeout(check, 16);
+        setTimeout(check, 16);
+      });
+    },
+  };
+  Object.defineProperty(window, "fovea", {value: Object.freeze(reader), configurable: true});
+}
+
 /**
  * @param {HTMLElement} root
  * @param {Context} context
@@ -266,5 +286,7 @@ export async function open(root, context) {
     return {close() {}};
   }
   const statuses = await Promise.all([a, b].map(({entry, layer, head}) => context.api.head(entry.id, `${layer.label}.${head}`).status()));
-  return new ComparePage(root, context, [a, b], statuses);
+  const page = new ComparePage(root, context, [a, b], statuses);
+  expose(page);
+  return page;
 }

@@ -38,16 +38,19 @@ export async function open(root, context) {
 
   /** @type {any} the last place that the frame has sent */
   let place = null;
+  const follow = () => {
+    if (place && dataset.theme) frame.contentWindow.postMessage({...place, theme: dataset.theme}, "*");
+  };
   const receive = (/** @type {MessageEvent} */ {source, data}) => {
     if (source !== frame.contentWindow || typeof data?.hash !== "string") return;
     place = data;
-    if (data.theme && data.theme !== dataset.theme) dataset.theme = data.theme;
+    // The theme may have changed while the frame was loading; later its own button changes it.
+    if (data.opened && dataset.theme !== data.theme) follow();
+    else if (data.theme) dataset.theme = data.theme;
     if (data.moved) address.replace(data.hash.replace(/^#/, ""));
   };
   addEventListener("message", receive);
-  const unwatch = watchTheme(() => {
-    if (place && dataset.theme) frame.contentWindow.postMessage({...place, theme: dataset.theme}, "*");
-  });
+  const unwatch = watchTheme(follow);
 
   const list = make("nav", {class: "scene-list", "aria-label": "scenes"}, make("ol", {}, ...scenes.map((entry) =>
     make("li", {}, make("a", {href: writePath("scene", entry.id), "aria-current": entry === scene ? "page" : null}, bdi(visible(entry.name)))))));
