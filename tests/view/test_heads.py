@@ -8,8 +8,13 @@ import inputs
 import numpy as np
 import pytest
 from server import FOVEA
+from waiting import until
 
 LAYERS, HEADS, LENGTH = 30, 9, 96
+
+
+def field(page, name):
+    return page.get_by_role("combobox", name=name, exact=True)
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +70,8 @@ def opened(page):
 def test_every_thumbnail_is_drawn_and_named_as_by_fovea_heads(page, told):
     assert page.locator(".head").count() == LAYERS * HEADS
     scroll_through(page)
-    page.wait_for_function(f"document.querySelectorAll('.head canvas.drawn').length === {LAYERS * HEADS}")
-    page.wait_for_function("[...document.querySelectorAll('.head-number')].every((node) => node.textContent)")
+    until(page, f"document.querySelectorAll('.head canvas.drawn').length === {LAYERS * HEADS}")
+    until(page, "[...document.querySelectorAll('.head-number')].every((node) => node.textContent)")
     shown = page.evaluate("""() => [...document.querySelectorAll(".head")].map((node) =>
         [node.dataset.key, node.title, node.querySelector(".head-number").textContent])""")
     assert len(shown) == len(told)
@@ -79,27 +84,35 @@ def test_every_thumbnail_is_drawn_and_named_as_by_fovea_heads(page, told):
     assert {"previous token", "own token", "sink", "uniform", ""} <= names
 
 
-def test_a_thumbnail_shows_the_largest_weights(page, recorded):
-    """The brightest pixels of head 0 of layer 0 are those before the diagonal, in the colours that the legend names."""
-    pixels = page.evaluate("""() => {
-      const canvas = document.querySelector('.head[data-key="0.0"] canvas');
-      const {width, height} = canvas;
-      return [width, height, [...canvas.getContext("2d").getImageData(0, 0, width, height).data]];
-    }""")
-    width, height, data = pixels
-    assert width <= 64
-    assert height <= 64
-    image = np.array(data).reshape(height, width, 4)
-    cells = -(-LENGTH // 64)
-    assert width == -(-LENGTH // cells)
-    hidden = np.array([[x > y for x in range(width)] for y in range(height)])
-    assert (image[hidden][:, 3] == 0).all()
-    assert (image[~hidden][:, 3] == 255).all()
-    # Yellow is a weight of 1. Cells of 2 x 2 on the diagonal contain every second pair (i, i - 1), those below it the others.
-    yellow = (image[..., 0] > 200) & (image[..., 1] > 200) & (image[..., 3] > 0)
-    diagonal = np.eye(height, width, dtype=bool)
-    assert yellow[diagonal].all()
-    assert not yellow[~diagonal & ~np.eye(height, width, -1, dtype=bool)].any()
+def test_a_thumbnail_shows_the_largest_weights(page):
+    """The pixels are the largest weights of equal parts of the queries and keys, in the colours that the legend names."""
+    for head in (0, 2, 4):
+        width, height, data = page.evaluate(
+            """(key) => {
+          const canvas = document.querySelector(`.head[data-key="${key}"] canvas`), {width, height} = canvas;
+          return [width, height, [...canvas.getContext("2d").getImageData(0, 0, width, height).data]];
+        }""",
+            f"0.{head}",
+        )
+        assert width == height == 64
+        image = np.array(data).reshape(height, width, 4)
+        query, key = inputs.patterned_layers(1, HEADS, LENGTH)[0]
+        weights = np.where(np.tri(LENGTH, dtype=bool), inputs.weights(query[head], key[head], range(LENGTH))[0], -1)
+        edges = np.arange(65) * LENGTH // 64
+        parts = np.array(
+            [
+                [weights[edges[y] : edges[y + 1], edges[x] : edges[x + 1]].max() for x in range(width)]
+                for y in range(height)
+            ]
+        )
+        assert (image[parts < 0][:, 3] == 0).all()
+        assert (image[parts >= 0][:, 3] == 255).all()
+        # Green increases all the way from 0 to 1.
+        order = np.argsort(parts[parts >= 0], kind="stable")
+        assert (np.diff(image[parts >= 0][order][:, 1]) >= 0).all()
+        yellow = (image[..., 0] > 200) & (image[..., 1] > 200) & (image[..., 3] > 0)
+        assert (parts[yellow] > 0.7).all()
+        assert (parts[~yellow] < 0.85).all()
 
 
 def test_only_rows_in_view_are_requested(server, opener):
@@ -120,33 +133,33 @@ def test_another_number_and_other_colours_need_no_request(page, told):
     page.wait_for_load_state("networkidle")
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-    page.get_by_label("Number").select_option(label="largest")
+    field(page, "Number").select_option(label="largest")
     assert abs(float(cell(page, 1, 0).locator(".head-number").text_content()) - told[1, 0]["maximum"]) < 0.001
     before = cell(page, 0, 4).locator("canvas").evaluate("canvas => canvas.toDataURL()")
-    page.get_by_label("Colours").select_option(label="logarithm")
+    field(page, "Colours").select_option(label="logarithm")
     assert cell(page, 0, 4).locator("canvas").evaluate("canvas => canvas.toDataURL()") != before
     assert asked == []
-    page.wait_for_function("location.hash.includes('number=maximum') && location.hash.includes('tone=log')")
+    until(page, "location.hash.includes('number=maximum') && location.hash.includes('tone=log')")
 
 
 def test_order_and_filters(page, told):
-    page.get_by_label("Order").select_option(label="smallest first")
+    field(page, "Order").select_option(label="smallest first")
     page.wait_for_selector(".row-label >> text=1–")
     shown = page.evaluate("[...document.querySelectorAll('.head')].map((node) => node.dataset.key)")
     assert len(shown) == LAYERS * HEADS
     values = [told[tuple(map(int, key.split(".")))]["entropy"] for key in shown]
     assert values == sorted(values)
-    page.get_by_label("Name").select_option(value="sink")
+    field(page, "Name").select_option(value="sink")
     sinks = {f"{layer}.{head}" for (layer, head), one in told.items() if one["name"] == "sink"}
     shown = page.evaluate("[...document.querySelectorAll('.head')].map((node) => node.dataset.key)")
     assert set(shown) == sinks
-    page.get_by_label("Order").select_option(label="by layer")
+    field(page, "Order").select_option(label="by layer")
     assert page.locator(".head").count() == len(sinks)
-    page.get_by_label("Name").select_option(label=page.get_by_label("Name").locator("option").first.text_content())
+    field(page, "Name").select_option(label=field(page, "Name").locator("option").first.text_content())
     page.get_by_label("entropy from").fill("1")
     page.get_by_label("entropy from").press("Enter")
     wanted = sum(one["entropy"] >= 1 for one in told.values())
-    page.wait_for_function(f"document.querySelectorAll('.head').length === {wanted}")
+    until(page, f"document.querySelectorAll('.head').length === {wanted}")
     page.get_by_label("entropy from").fill("1e9")
     page.get_by_label("entropy from").press("Enter")
     assert page.get_by_text("No head fits these filters.").is_visible()
@@ -191,7 +204,7 @@ def test_a_click_opens_a_head_and_back_closes_it(page, told):
     cell(page, 0, 3).click()
     assert opened(page) == "Layer 0, head 3"
     page.go_back()
-    page.wait_for_function("document.querySelector('.head-panel h2').textContent === 'Layer 1, head 2'")
+    until(page, "document.querySelector('.head-panel h2').textContent === 'Layer 1, head 2'")
     page.go_back()
     page.wait_for_selector(".head-panel", state="hidden")
     page.go_forward()
@@ -255,7 +268,7 @@ def test_arcs_of_long_texts_are_those_of_chosen_queries(viewer, opener, tmp_path
     assert page.locator(".arcs-stage .token").count() == 2 + len(keys)
     page.get_by_label("Queries (of 300)").fill("7")
     page.get_by_role("button", name="Show").click()
-    page.wait_for_function("document.querySelectorAll('.arcs-stage path').length === 8")
+    until(page, "document.querySelectorAll('.arcs-stage path').length === 8")
     page.get_by_label("Queries (of 300)").fill("300")
     page.get_by_role("button", name="Show").click()
     assert page.locator(".arcs-stage path").count() == 8
@@ -265,19 +278,19 @@ def test_arcs_of_long_texts_are_those_of_chosen_queries(viewer, opener, tmp_path
 def test_the_address_has_the_whole_state(page, server, opener):
     cell(page, 2, 1).click()
     page.get_by_role("button", name="Arcs").click()
-    page.get_by_label("Number").select_option(label="prev")
-    page.wait_for_function("location.hash.includes('number=previous_key')")
+    field(page, "Number").select_option(label="prev")
+    until(page, "location.hash.includes('number=previous_key')")
     again = opener.tab(page, server, f"/heads/{server.id()}", page.evaluate("location.hash.slice(1)"))
     again.wait_for_selector(".arcs-stage path")
     assert opened(again) == "Layer 2, head 1"
-    assert again.get_by_label("Number").input_value() == "previous_key"
+    assert field(again, "Number").input_value() == "previous_key"
 
 
 def test_nonsense_in_the_address_gives_the_defaults(server, opener):
     page = opener(server, f"/heads/{server.id()}", "layer=99&head=x&sort=%zz&tone=pink&view=3d&from=abc&panel=&number=<b>")
     page.wait_for_selector(".head canvas.drawn")
     assert opened(page) is None
-    assert page.get_by_label("Colours").input_value() == "sqrt"
+    assert field(page, "Colours").input_value() == "sqrt"
 
 
 # ---- the scatter plot ------------------------------------------------------------------------------------------
@@ -285,7 +298,7 @@ def test_nonsense_in_the_address_gives_the_defaults(server, opener):
 
 def test_the_plot_places_heads_and_opens_the_right_one(server, opener, told):
     page = opener(server, f"/heads/{server.id()}", "view=scatter&x=entropy&y=maximum")
-    page.wait_for_function(f"document.querySelectorAll('circle').length === {LAYERS * HEADS}")
+    until(page, f"document.querySelectorAll('circle').length === {LAYERS * HEADS}")
     page.get_by_text("As a table").click()
     rows = page.locator(".numbers tbody tr")
     assert rows.count() == LAYERS * HEADS
@@ -305,7 +318,7 @@ def test_the_plot_places_heads_and_opens_the_right_one(server, opener, told):
         f"layer {alone[0]}, head {alone[1]}\n",
     )
     assert f"entropy {told[alone]['entropy']:.3f}"[:-2] in found[2]
-    page.wait_for_function("!document.querySelector('.scatter-bubble canvas').hidden")
+    until(page, "!document.querySelector('.scatter-bubble canvas').hidden")
     page.evaluate(
         """(title) => [...document.querySelectorAll("circle")].find((circle) => {
       circle.dispatchEvent(new PointerEvent("pointerenter"));
@@ -335,4 +348,4 @@ def test_the_plot_by_keyboard(server, opener):
 def test_names_filter_the_plot(server, opener, told):
     page = opener(server, f"/heads/{server.id()}", "view=scatter&name=uniform")
     wanted = sum(one["name"] == "uniform" for one in told.values())
-    page.wait_for_function(f"document.querySelectorAll('circle').length === {wanted}")
+    until(page, f"document.querySelectorAll('circle').length === {wanted}")

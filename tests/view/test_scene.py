@@ -3,6 +3,7 @@
 
 import pytest
 from server import ROOT
+from waiting import until
 
 SCENES = ROOT / "examples" / "scenes"
 
@@ -14,7 +15,7 @@ def server(viewer):
 
 def frame(page):
     found = page.frame_locator("iframe")
-    found.locator("#arcs path").first.wait_for()
+    found.locator("#arcs path").first.wait_for(state="attached")
     return found
 
 
@@ -32,6 +33,7 @@ def test_the_page_of_the_scene_runs_in_a_frame(server, opener):
 
 def test_the_list_leads_to_other_scenes(server, opener):
     page = opener(server, f"/scene/{server.id(0)}")
+    frame(page)
     links = page.locator(".scene-list a")
     assert links.count() == 3
     assert page.locator(".scene-list [aria-current=page]").text_content() == "causal_mask.json"
@@ -48,7 +50,7 @@ def test_the_address_has_the_place_in_the_scene(server, opener):
     scene = frame(page)
     assert scene.locator(".chips [aria-pressed=true]").text_content() == "read"
     scene.locator(".chips button", has_text="right").click()
-    page.wait_for_function("location.hash.includes('word=right')")
+    until(page, "location.hash.includes('word=right')")
     again = opener.tab(page, server, f"/scene/{server.id(0)}", page.evaluate("location.hash.slice(1)"))
     assert frame(again).locator(".chips [aria-pressed=true]").text_content() == "right"
 

@@ -4,9 +4,14 @@
 import inputs
 import numpy as np
 import pytest
+from waiting import until
 
 LENGTH = 120
 HEAD = "1.2"
+
+
+def field(page, name):
+    return page.get_by_role("combobox", name=name, exact=True)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def token(page, position):
 
 def colors(page):
     """Returns the strengths of the colours of all tokens, nan for hidden ones, after they have arrived."""
-    page.wait_for_function("document.querySelector('[data-token].tinted')")
+    until(page, "document.querySelector('[data-token].tinted')")
     return np.array(
         page.evaluate("""() => [...document.querySelectorAll("[data-token]")].map((node) =>
         node.classList.contains("hidden-token") ? NaN : Number(node.style.getPropertyValue("--v") || 0))""")
@@ -80,7 +85,7 @@ def test_alt_shows_the_queries_that_attend_to_a_key(page, weights):
     page.keyboard.up("Alt")
     settle(page)
     assert_colors(colors(page), strengths(weights[17], np.arange(LENGTH) <= 17))
-    page.get_by_label("Colours show").select_option(label="queries that attend to it")
+    field(page, "Colours show").select_option(label="queries that attend to it")
     token(page, 30).hover()
     settle(page)
     assert_colors(colors(page), strengths(weights[:, 30], np.arange(LENGTH) >= 30))
@@ -91,7 +96,7 @@ def test_tones_need_no_request(page, weights):
     settle(page)
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-    page.get_by_label("Tone").select_option(label="linear")
+    field(page, "Tone").select_option(label="linear")
     seen = np.arange(LENGTH) <= 60
     assert_colors(colors(page), strengths(weights[60], seen, "linear"))
     page.get_by_label("Without the first token").check()
@@ -126,7 +131,7 @@ def test_dragging_selects_a_range(page, weights):
     page.mouse.down()
     page.mouse.move(last["x"] + 3, last["y"] + 10, steps=8)
     page.mouse.up()
-    page.wait_for_function("location.hash === '#query=40,41,42,43,44'")
+    until(page, "location.hash === '#query=40,41,42,43,44'")
     settle(page)
     assert_colors(colors(page), strengths(weights[40:45].mean(axis=0), np.arange(LENGTH) <= 44))
 
@@ -136,7 +141,7 @@ def test_dragging_selects_a_range(page, weights):
 
 def test_a_click_locks_and_a_second_click_or_escape_unlocks(page, weights):
     token(page, 60).click()
-    page.wait_for_function("location.hash === '#query=60'")
+    until(page, "location.hash === '#query=60'")
     token(page, 10).hover()
     settle(page)
     assert_colors(colors(page), strengths(weights[60], np.arange(LENGTH) <= 60))
@@ -146,11 +151,11 @@ def test_a_click_locks_and_a_second_click_or_escape_unlocks(page, weights):
     token(page, 99).hover()
     assert page.locator(".text-bubble").text_content() == "key 99: hidden by the mask"
     page.keyboard.press("Escape")
-    page.wait_for_function("location.hash === ''")
+    until(page, "location.hash === ''")
     token(page, 60).click()
-    page.wait_for_function("location.hash === '#query=60'")
+    until(page, "location.hash === '#query=60'")
     token(page, 60).click()
-    page.wait_for_function("location.hash === ''")
+    until(page, "location.hash === ''")
 
 
 def test_keys_go_through_the_text(page, weights):
@@ -168,16 +173,16 @@ def test_keys_go_through_the_text(page, weights):
     page.keyboard.press("ArrowUp")
     assert page.locator(".token.cursor").get_attribute("data-token") == "5"
     page.keyboard.press("Enter")
-    page.wait_for_function("location.hash === '#query=5'")
+    until(page, "location.hash === '#query=5'")
     page.keyboard.press("Shift+ArrowRight")
-    page.wait_for_function("location.hash === '#query=5,6'")
+    until(page, "location.hash === '#query=5,6'")
     page.keyboard.press("Escape")
-    page.wait_for_function("location.hash === ''")
+    until(page, "location.hash === ''")
 
 
 def test_another_head_keeps_the_selection(page, server, module_viewer):
     token(page, 60).click()
-    page.wait_for_function("location.hash === '#query=60'")
+    until(page, "location.hash === '#query=60'")
     page.get_by_role("button", name="Previous head (H)").click()
     page.wait_for_url(f"**/text/{server.id()}/1.1#query=60")
     page.wait_for_selector(".tinted")
@@ -194,9 +199,9 @@ def test_another_head_keeps_the_selection(page, server, module_viewer):
 
 def test_a_link_shows_the_same(page, server, opener):
     token(page, 60).click()
-    page.get_by_label("Tone").select_option(label="logarithm")
+    field(page, "Tone").select_option(label="logarithm")
     page.get_by_label("Without the first token").check()
-    page.wait_for_function("location.hash.includes('hide=1')")
+    until(page, "location.hash.includes('hide=1')")
     settle(page)
     again = opener.tab(page, server, f"/text/{server.id()}/{HEAD}", page.evaluate("location.hash.slice(1)"))
     again.wait_for_selector(".tinted")
@@ -208,7 +213,7 @@ def test_nonsense_in_the_address_gives_the_defaults(server, opener):
     page = opener(server, f"/text/{server.id()}/{HEAD}", "query=5,999&tone=pink&hide=yes&at=-3&key=a")
     page.wait_for_selector(".tinted")
     assert page.locator(".text-panel .small").first.text_content().startswith("query 5; locked")
-    assert page.get_by_label("Tone").input_value() == "sqrt"
+    assert field(page, "Tone").input_value() == "sqrt"
     other = opener.tab(page, server, f"/text/{server.id()}/7.7")
     assert "has no head 7.7" in other.get_by_role("alert").text_content()
 
@@ -290,7 +295,7 @@ def test_long_texts_scroll(long, opener):
     page.wait_for_selector("[data-token='0']")
     assert page.locator("[data-token]").count() < 3000
     page.locator(".text-flow").evaluate("node => node.scrollTop = node.scrollHeight / 2")
-    page.wait_for_function("Number(/at=(\\d+)/.exec(location.hash)?.[1] ?? 0) > 50000")
+    until(page, "Number(/at=(\\d+)/.exec(location.hash)?.[1] ?? 0) > 50000")
     assert page.locator("[data-token]").count() < 3000
     page.locator(".text-flow").focus()
     page.keyboard.press("End")

@@ -34,7 +34,8 @@ export const bdi = (/** @type {string} */ word) => make("bdi", {}, word);
 /** Returns a label with a list of choices, of which `chosen` is selected. */
 export function choice(/** @type {string} */ label, /** @type {[value: string, text: string][]} */ options,
     /** @type {string} */ chosen, /** @type {(value: string) => void} */ change) {
-  const select = make("select", {onchange: () => change(select.value)},
+  // Without its own name, the select would be named after its value as well.
+  const select = make("select", {"aria-label": label, onchange: () => change(select.value)},
       ...options.map(([value, text]) => make("option", {value, selected: value === chosen}, text)));
   return make("label", {class: "choice"}, label, select);
 }
