@@ -45,7 +45,7 @@ export function text(longest = 200) {
 
 /** @returns {Field<boolean>} "1" or absent */
 export function flag() {
-  return {otherwise: false, write: () => "1", read: (given) => given === "1"};
+  return {otherwise: false, write: (value) => value ? "1" : "", read: (given) => given === "1"};
 }
 
 /** @returns {Field<number[]>} whole numbers from 0, separated by commas */

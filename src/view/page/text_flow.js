@@ -168,7 +168,21 @@ export class TextFlow {
     for (const paragraph of this.paragraphs.values()) {
       if (position >= paragraph.first && position < paragraph.end) this.fill(paragraph);
     }
-    this.spanOf(position)?.scrollIntoView({block, inline: "nearest"});
+    // The paragraphs around it have their heights when they are filled, which moves it.
+    for (let round = 0; round < 3; ++round) {
+      this.spanOf(position)?.scrollIntoView({block, inline: "nearest"});
+      if (!this.fillView()) return;
+    }
+  }
+  /** Fills the paragraphs in view; returns whether there were any. */
+  fillView() {
+    const {top, bottom} = this.node.getBoundingClientRect(), empty = [...this.paragraphs.values()].filter(({filled, node}) => {
+      if (filled) return false;
+      const box = node.getBoundingClientRect();
+      return box.bottom > top && box.top < bottom;
+    });
+    for (const paragraph of empty) this.fill(paragraph);
+    return empty.length > 0;
   }
   /** Returns the token above or below another, or null at the ends of the elements. */
   beside(/** @type {number} */ position, /** @type {number} */ down) {
