@@ -3,15 +3,17 @@
 // The router: every address has the same page, and the first segment of its path names the module
 // that fills it.
 
-import {Api, findToken, inWords, takeToken, tokenIn} from "./api.js";
+import {Api, ApiError, findToken, inWords, takeToken, tokenIn} from "./api.js";
 import {make} from "./dom.js";
+import {readPath, writePath} from "./address.js";
 import {startTheme, themeButton} from "./theme.js";
+import {Watch, notice} from "./watch.js";
 
 /** @typedef {import("./entry.js").Context} Context */
 /**
  * A page that is open. arrive() goes where the address is, after Back or Forward, and returns whether
- * that is a place of this page.
- * @typedef {{close(): void, arrive?(): boolean}} Page
+ * that is a place of this page. `watches`: it watches the server by itself.
+ * @typedef {{close(): void, arrive?(): boolean, watches?: boolean}} Page
  * @typedef {{open(root: HTMLElement, context: Context): Promise<Page>}} PageModule
  */
 
@@ -48,10 +50,48 @@ function error(/** @type {string} */ text) {
   root.prepend(make("p", {class: "page-error", role: "alert"}, text));
 }
 
+/** @type {Watch | null} */
+let watch = null;
+const notes = make("div", {});
+root.before(notes);
+
+/** Watches the server for a page that does not do so by itself. */
+function watchServer(/** @type {Omit<Context, "inputs">} */ base, /** @type {Api} */ api) {
+  /** @type {import("./api.js").InputEntry | undefined} */
+  let entry;
+  watch = new Watch(async () => {
+    const [, id] = readPath(location.pathname), {inputs} = await api.inputs();
+    entry = inputs.find((one) => one.id === id);
+    if (entry?.changed) throw new ApiError(409, "changed", "The file has changed.");
+    return false;
+  }, (health) => {
+    const told = notice(health, entry ?? {path: "", name: ""}, {
+      adopt(token) {
+        api.adopt(token);
+        show(base, api);
+      },
+      async reopen() {
+        const [kind, id, ...rest] = readPath(location.pathname);
+        try {
+          const fresh = await api.reopen(id);
+          history.replaceState(null, "", writePath(kind, fresh.id, ...rest.map((part) => part === id ? fresh.id : part)) + location.hash);
+          show(base, api);
+        } catch (problem) {
+          error(inWords(problem));
+        }
+      },
+    });
+    notes.replaceChildren(...told ? [told] : []);
+  });
+}
+
 async function show(/** @type {Omit<Context, "inputs">} */ base, /** @type {Api} */ api) {
   const turn = ++opened;
   page?.close();
   page = null;
+  watch?.close();
+  watch = null;
+  notes.replaceChildren();
   shown = location.pathname;
   bar.replaceChildren(make("a", {href: "/", class: "home"}, "Fovea"));
   root.replaceChildren();
@@ -61,8 +101,12 @@ async function show(/** @type {Omit<Context, "inputs">} */ base, /** @type {Api}
     if (!load) throw new Error("There is no such page.");
     const [module, {inputs}] = await Promise.all([load(), api.inputs()]);
     const fresh = await module.open(root, {...base, inputs});
-    if (turn === opened) page = fresh;
-    else fresh.close();
+    if (turn === opened) {
+      page = fresh;
+      if (!fresh.watches) watchServer(base, api);
+    } else {
+      fresh.close();
+    }
   } catch (problem) {
     if (turn === opened) error(inWords(problem));
   }

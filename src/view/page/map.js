@@ -63,13 +63,13 @@ function openChanged(root, context, entry) {
     }
   }});
   if (told) root.replaceChildren(told);
-  return {close: () => page.close()};
+  return {watches: true, close: () => page.close()};
 }
 
 /**
  * @param {HTMLElement} root
  * @param {import("./entry.js").Context} context
- * @returns {Promise<{close(): void, arrive?(): boolean}>}
+ * @returns {Promise<import("./main.js").Page>}
  */
 export async function open(root, context) {
   const [, id, name] = readPath(location.pathname), place = readHead(name ?? "");
@@ -93,6 +93,7 @@ export async function open(root, context) {
   if (!asked) page.warn(`This link was made for another input, ${visible(id ?? "")}, which is not open. Shown is ${visible(entry.name)}.`);
   expose(page);
   return {
+    watches: true,
     arrive: () => page.arrive(),
     close() {
       page.close();

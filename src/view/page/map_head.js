@@ -28,7 +28,10 @@ export class HeadView {
     /** The name of the head in the cache. */
     this.name = `${entry.id}/${layer.label}.${head}`;
     this.api = api.head(entry.id, `${layer.label}.${head}`);
-    this.tiles = new Tiles(this.api, this.name, events, ({z}) => z >= this.status.base_level && this.status.pass.state !== "done");
+    this.tiles = new Tiles(this.api, this.name, events, ({z}) => {
+      const {base_level: base, pass: {state}} = this.status;
+      return z < base || state === "done" ? "" : state === "paused" ? "blocked" : "slow";
+    });
     const known = before && before.entry === entry && before.layer === layer ? before : null;
     /** @type {Tokens} */
     this.queryTokens = known?.queryTokens ?? new Tokens(api, entry.id, layer, "query", events.arrived);

@@ -27,8 +27,9 @@ export class MapServer {
   async #look() {
     const {of} = this.page, status = await of.api.status();
     if (of !== this.page.of) return true;
-    if (status.pass.state === "done" && of.status.pass.state !== "done") this.page.redraw();
+    const {state} = of.status.pass;
     of.status = status;
+    if (status.pass.state !== state) this.page.redraw();
     this.pass.update(status.pass);
     return status.pass.state === "running";
   }

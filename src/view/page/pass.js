@@ -67,7 +67,9 @@ export class PassLine {
     const pass = this.#pass, working = pass.state !== "done", loading = this.#missing > 0 && this.#timer < 0;
     if (!working && this.node.contains(document.activeElement)) this.actions.leave();
     this.node.hidden = !working && !loading;
-    this.words.textContent = [passWords(pass), loading ? `loading ${this.#missing} ${this.#missing === 1 ? "tile" : "tiles"}` : ""].filter(Boolean).join(" \u00b7 ");
+    const tiles = `${this.#missing} ${this.#missing === 1 ? "tile" : "tiles"}`;
+    const more = !loading ? "" : pass.state === "paused" ? `${tiles} missing` : `loading ${tiles}`;
+    this.words.textContent = [passWords(pass), more].filter(Boolean).join(" \u00b7 ");
     this.meter.hidden = this.button.hidden = !working;
     this.meter.max = Math.max(1, pass.total);
     this.meter.value = pass.done;

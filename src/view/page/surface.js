@@ -19,7 +19,7 @@ import {themeColor} from "./theme.js";
  */
 function partsOf(page, places) {
   const {tiles, status: {base_level: base}, view} = page.of, shown = tilesInView(view, page.reduce, Math.max(base, page.level - FINER));
-  const waiting = new Set(places.filter((place) => tiles.slow(place) && !tiles.get(place)).map(({x, y}) => `${x}/${y}`));
+  const waiting = new Set(places.filter((place) => tiles.waits(place) === "slow" && !tiles.get(place)).map(({x, y}) => `${x}/${y}`));
   if (!waiting.size || page.level <= base) return [];
   const side = 2 ** (page.level - shown[0].z);
   return shown.filter(({x, y}) => waiting.has(`${Math.floor(x / side)}/${Math.floor(y / side)}`)).sort((a, b) => a.y - b.y || a.x - b.x);
@@ -125,6 +125,7 @@ export class Surface {
     this.missing = painter.draw(page.of.tiles, places, page.lookup, page.of.status.levels);
     axes.draw(theme, page.selection.focus);
     for (const side of page.search.sides) axes.marks(side, page.search.positions, page.search.current, theme);
+    this.canvas.dataset.tiles = this.missing ? "loading" : "exact";
     page.server.pass.setLoading(this.missing);
     page.drawn(places);
   }

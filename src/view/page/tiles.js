@@ -91,13 +91,13 @@ export class Tiles {
    * @param {import("./api.js").HeadApi} api
    * @param {string} prefix of names in the cache: the input's id and the head
    * @param {{arrived: () => void, failed: (error: unknown) => void}} events
-   * @param {(place: TilePlace) => boolean} slow whether a tile waits for rows
+   * @param {(place: TilePlace) => "slow" | "blocked" | ""} waits whether a tile waits for the pass, or has to until it is resumed
    */
-  constructor(api, prefix, events, slow) {
+  constructor(api, prefix, events, waits) {
     this.api = api;
     this.prefix = prefix + "/";
     this.events = events;
-    this.slow = slow;
+    this.waits = waits;
   }
 
   get inFlight() {
@@ -137,7 +137,8 @@ export class Tiles {
   }
 
   #missing() {
-    return this.#wanted.filter((place) => !this.get(place)?.exact && !this.#flying.has(tileName(place)));
+    return this.#wanted.filter((place) => !this.get(place)?.exact && !this.#flying.has(tileName(place)) &&
+      this.waits(place) !== "blocked");
   }
 
   #start() {
@@ -146,11 +147,11 @@ export class Tiles {
     let next = Infinity, slow = [...this.#flying.values()].filter((flight) => flight.slow).length;
     for (const place of this.#missing()) {
       if (this.#flying.size >= IN_FLIGHT) return;
-      if (this.slow(place) && slow >= SLOW) continue;
+      if (this.waits(place) && slow >= SLOW) continue;
       const due = Math.max(this.#later.get(tileName(place)) ?? 0, (this.get(place)?.at ?? -Infinity) + AGAIN);
       if (due > now) next = Math.min(next, due);
       else {
-        if (this.slow(place)) ++slow;
+        if (this.waits(place)) ++slow;
         this.#load(place);
       }
     }
@@ -163,7 +164,7 @@ export class Tiles {
 
   async #load(/** @type {TilePlace} */ place) {
     const name = tileName(place), controller = new AbortController();
-    this.#flying.set(name, {controller, slow: this.slow(place)});
+    this.#flying.set(name, {controller, slow: this.waits(place) !== ""});
     try {
       const {buffer, exact} = await this.api.tileAndState(place.reduce, place.z, place.x, place.y, controller.signal);
       const frame = readFrame(buffer);
