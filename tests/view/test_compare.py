@@ -73,7 +73,18 @@ def pixel(page, pane, query, key):
 @pytest.mark.parametrize("scale", [2, 1, 0.1])
 def test_the_third_map_is_the_difference(server, opener, difference, scale):
     _, first, second = difference
-    places = [(300, 290), (301, 8), (320, 270), (299, 299), (330, 305), (280, 260), (310, 300), (290, 285), (305, 264), (315, 280)]
+    places = [
+        (300, 290),
+        (301, 8),
+        (320, 270),
+        (299, 299),
+        (330, 305),
+        (280, 260),
+        (310, 300),
+        (290, 285),
+        (305, 264),
+        (315, 280),
+    ]
     if scale >= 1:
         places += [(150, 40), (450, 200), (590, 580)]
     for query, key in places[:10]:
@@ -82,7 +93,9 @@ def test_the_third_map_is_the_difference(server, opener, difference, scale):
         side = 2 ** state["level"]
         assert side == {2: 2, 1: 1, 0.1: 1}[scale]
         q, k = query // side * side, key // side * side
-        cells = [np.where(np.tri(LENGTH, dtype=bool), one, -1)[q : q + side, k : k + side].max() for one in (first, second)]
+        cells = [
+            np.where(np.tri(LENGTH, dtype=bool), one, -1)[q : q + side, k : k + side].max() for one in (first, second)
+        ]
         value = cells[0] - cells[1]
         # A step of 1/1000 of the range, and the rounding of both weights to 16 bits.
         slack = 0.2 / 1000 + 3.6e-4 * sum(cells)

@@ -219,7 +219,9 @@ def test_the_matrix_tells_the_weight_under_the_pointer(page, recorded):
     box = canvas.bounding_box()
 
     def hover(query, key):
-        page.mouse.move(box["x"] + (key + 0.5) * box["width"] / LENGTH, box["y"] + (query + 0.5) * box["height"] / LENGTH)
+        page.mouse.move(
+            box["x"] + (key + 0.5) * box["width"] / LENGTH, box["y"] + (query + 0.5) * box["height"] / LENGTH
+        )
         return page.locator(".matrix .told").text_content()
 
     query, key = inputs.patterned_layers(1, HEADS, LENGTH)[0]
@@ -246,9 +248,10 @@ def test_arcs_show_the_strongest_links(page):
     shown = page.locator(".arcs-stage .value").all_text_contents()[LENGTH:]
     for position in range(61):
         wanted = weights[60, position]
-        assert shown[position] == ("" if wanted < 0.0005 else f"{wanted:.3f}"[1:]) or abs(
-            float(shown[position] or 0) - wanted
-        ) < 6e-4 + 4e-4 * wanted
+        assert (
+            shown[position] == ("" if wanted < 0.0005 else f"{wanted:.3f}"[1:])
+            or abs(float(shown[position] or 0) - wanted) < 6e-4 + 4e-4 * wanted
+        )
     assert shown[61:] == [""] * (LENGTH - 61)
     page.locator(".arcs-stage").press("Escape")
     assert set(page.locator(".arcs-stage .value").all_text_contents()) == {""}
@@ -287,7 +290,9 @@ def test_the_address_has_the_whole_state(page, server, opener):
 
 
 def test_nonsense_in_the_address_gives_the_defaults(server, opener):
-    page = opener(server, f"/heads/{server.id()}", "layer=99&head=x&sort=%zz&tone=pink&view=3d&from=abc&panel=&number=<b>")
+    page = opener(
+        server, f"/heads/{server.id()}", "layer=99&head=x&sort=%zz&tone=pink&view=3d&from=abc&panel=&number=<b>"
+    )
     page.wait_for_selector(".head canvas.drawn")
     assert opened(page) is None
     assert field(page, "Colours").input_value() == "sqrt"

@@ -268,12 +268,20 @@ def test_queries_and_keys_with_different_tokens(viewer, opener, tmp_path):
     wanted = inputs.weights(query[0, 0], key[0, 0], range(20), mask="none")[0]
     flows.nth(0).locator("[data-token='4']").click()
     settle(page)
-    found = flows.nth(1).locator("[data-token]").evaluate_all("nodes => nodes.map((node) => Number(node.style.getPropertyValue('--v') || 0))")
+    found = (
+        flows.nth(1)
+        .locator("[data-token]")
+        .evaluate_all("nodes => nodes.map((node) => Number(node.style.getPropertyValue('--v') || 0))")
+    )
     assert_colors(np.array(found), strengths(wanted[4], np.ones(30, bool)))
     page.keyboard.press("Escape")
     flows.nth(1).locator("[data-token='7']").click()
     settle(page)
-    found = flows.nth(0).locator("[data-token]").evaluate_all("nodes => nodes.map((node) => Number(node.style.getPropertyValue('--v') || 0))")
+    found = (
+        flows.nth(0)
+        .locator("[data-token]")
+        .evaluate_all("nodes => nodes.map((node) => Number(node.style.getPropertyValue('--v') || 0))")
+    )
     assert_colors(np.array(found), strengths(wanted[:, 7], np.ones(20, bool)))
 
 

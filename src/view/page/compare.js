@@ -16,6 +16,7 @@ import {FIELDS as MAP_FIELDS} from "./map_state.js";
 import {tilesInView} from "./painter.js";
 import {PageBar} from "./page_bar.js";
 import {themeColor, watchTheme} from "./theme.js";
+import {label} from "./tokens.js";
 import {visible} from "./visible.js";
 
 /** @typedef {import("./entry.js").Context} Context */
@@ -166,7 +167,7 @@ export class ComparePage {
   }
   show(/** @type {import("./api.js").Cell[]} */ cells) {
     const [{query: q, key: k, query_token: from, key_token: to}] = cells;
-    const name = (/** @type {string} */ side, /** @type {number} */ i, /** @type {string | null} */ token) => [`${side} ${whole(i)} `, ...token === null ? [] : [make("bdi", {}, visible(token.slice(0, 60)))]];
+    const name = (/** @type {string} */ side, /** @type {number} */ i, /** @type {string | null} */ token) => [`${side} ${whole(i)} `, ...token === null ? [] : [make("bdi", {}, label(token))]];
     const texts = cells.map(({hidden, weight}) => hidden ? "hidden" : String(Number(number(weight).toPrecision(6))));
     const [one, other] = cells.map(({hidden, weight}) => hidden ? 0 : number(weight)), difference = one - other;
     const shown = `${difference > 0 ? "+" : ""}${Number(difference.toPrecision(6))}`;

@@ -40,7 +40,7 @@ export class HeadPanel {
     this.content = make("div", {class: "panel-content"});
     this.numbers = make("dl", {class: "head-numbers"});
     this.links = make("nav", {class: "links", "aria-label": "pages of this head"});
-    this.node = make("aside", {class: "head-panel", "aria-label": "one head", hidden: true, onkeydown: (/** @type {KeyboardEvent} */ event) => {
+    this.node = make("aside", {class: "head-panel", tabindex: 0, "aria-label": "one head", hidden: true, onkeydown: (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Escape") calls.close();
     }}, make("header", {}, this.title, button({class: "plain icon", "aria-label": "Close", title: "Close", onclick: calls.close}, "\u00d7")), this.name,
     make("div", {class: "tabs", role: "group", "aria-label": "how it is shown"}, ...this.tabs), this.content, this.links, this.numbers);

@@ -54,7 +54,7 @@ export async function open(root, context) {
 
   const list = make("nav", {class: "scene-list", "aria-label": "scenes"}, make("ol", {}, ...scenes.map((entry) =>
     make("li", {}, make("a", {href: writePath("scene", entry.id), "aria-current": entry === scene ? "page" : null}, bdi(visible(entry.name)))))));
-  root.replaceChildren(make("div", {class: "scene-page"}, ...scenes.length > 1 ? [list] : [], frame));
+  root.replaceChildren(make("h1", {class: "unseen"}, visible(scene.name)), make("div", {class: "scene-page"}, ...scenes.length > 1 ? [list] : [], frame));
   list.querySelector("[aria-current]")?.scrollIntoView({block: "nearest"});
   // The script of the scene draws for the size of the frame, which another process learns with a frame of the screen.
   await Promise.race([new Promise(requestAnimationFrame), new Promise((resolve) => setTimeout(resolve, WAIT))]);

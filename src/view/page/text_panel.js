@@ -60,7 +60,7 @@ export class TextPanel {
     this.hatched = make("span", {class: "token hidden-token"}, "hidden");
     this.legend = make("div", {class: "text-legend", "aria-hidden": "true"}, make("span", {}, "0"), make("i"), this.most,
         this.hatched);
-    this.node = make("aside", {class: "text-panel", "aria-label": "weights"}, this.title, this.about, this.list, this.legend);
+    this.node = make("aside", {class: "text-panel", tabindex: 0, "aria-label": "weights"}, this.title, this.about, this.list, this.legend);
   }
   /** Shows what to do while nothing is selected. */
   invite(/** @type {boolean} */ same) {
