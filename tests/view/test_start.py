@@ -20,6 +20,7 @@ def facts(card):
 def test_cards_describe_each_input(viewer, opener, recorded, tmp_path):
     inputs.tensors(tmp_path / "layer.safetensors", q_len=64, kv_len=96, head_dim=16)
     page = opener(viewer(recorded, tmp_path / "layer.safetensors"))
+    page.wait_for_selector(".card")
     cards = page.locator(".card")
     assert cards.locator("h3").all_text_contents() == ["run.safetensors", "layer.safetensors"]
     first, second = facts(cards.nth(0)), facts(cards.nth(1))
