@@ -45,7 +45,8 @@ def test_axe(server, opener, name, scheme, size):
 def test_text_of_twice_the_size_is_not_cut_off(server, opener, name):
     page = show(opener, server, name, size="large")
     page.evaluate("document.documentElement.style.fontSize = '200%'")
-    cut = page.evaluate("""() => [...document.querySelectorAll("button, h1, h2, h3, p, label, dt, dd, a")].filter((node) => {
+    cut = page.evaluate("""() => [...document.querySelectorAll("button, h1, h2, h3, p, label, dt, dd, a")]
+        .filter((node) => {
       const {overflow} = getComputedStyle(node);
       return node.checkVisibility() && overflow === "hidden" && !node.closest(".unseen, .source") &&
           (node.scrollWidth > node.clientWidth + 1 || node.scrollHeight > node.clientHeight + 1);

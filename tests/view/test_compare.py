@@ -222,7 +222,7 @@ def test_other_heads_are_chosen_from_lists(server, opener):
 def test_heads_that_cannot_be_compared_say_why(server, opener):
     page = opener(server, f"/compare/{server.id(0)}/0.0/{server.id(3)}/0.0")
     page.wait_for_selector(".why-not")
-    assert "600 × 600 and 40 × 40" in page.locator(".why-not").first.text_content()
+    assert "600 \u00d7 600 and 40 \u00d7 40" in page.locator(".why-not").first.text_content()
     page = opener(server, f"/compare/{server.id(0)}/0.0/{server.id(2)}/0.0")
     page.wait_for_selector(".why-not")
     assert "query 7 is “ then” and “ other”" in page.locator(".why-not").first.text_content()

@@ -85,7 +85,7 @@ def test_every_thumbnail_is_drawn_and_named_as_by_fovea_heads(page, told):
 
 
 def test_a_thumbnail_shows_the_largest_weights(page):
-    """The pixels are the largest weights of equal parts of the queries and keys, in the colours that the legend names."""
+    """The pixels are the largest weights of equal parts of the queries and keys, in the colours of the legend."""
     for head in (0, 2, 4):
         width, height, data = page.evaluate(
             """(key) => {
@@ -126,7 +126,7 @@ def test_only_rows_in_view_are_requested(server, opener):
     thumbs = [url for url in asked if "/thumbs" in url]
     assert 4 <= len(thumbs) < LAYERS
     # The pictures in view come before the numbers of the layers behind them.
-    assert "/thumbs" in [url for url in asked if "layer=" in url][0]
+    assert "/thumbs" in next(url for url in asked if "layer=" in url)
 
 
 def test_another_number_and_other_colours_need_no_request(page, told):
@@ -145,7 +145,7 @@ def test_another_number_and_other_colours_need_no_request(page, told):
 
 def test_order_and_filters(page, told):
     field(page, "Order").select_option(label="smallest first")
-    page.wait_for_selector(".row-label >> text=1–")
+    page.wait_for_selector(".row-label >> text=1\u2013")
     shown = page.evaluate("[...document.querySelectorAll('.head')].map((node) => node.dataset.key)")
     assert len(shown) == LAYERS * HEADS
     values = [told[tuple(map(int, key.split(".")))]["entropy"] for key in shown]

@@ -24,12 +24,12 @@ def test_cards_describe_each_input(viewer, opener, recorded, tmp_path):
     cards = page.locator(".card")
     assert cards.locator("h3").all_text_contents() == ["run.safetensors", "layer.safetensors"]
     first, second = facts(cards.nth(0)), facts(cards.nth(1))
-    assert first["heads"] == "3 layers × 2 heads"
+    assert first["heads"] == "3 layers \u00d7 2 heads"
     assert first["shape"] == "40 tokens"
     assert first["vectors"] == "16 numbers, float32"
     assert "causal" in first["mask"]
     assert "KiB" in first["size"]
-    assert second["shape"] == "64 queries × 96 keys"
+    assert second["shape"] == "64 queries \u00d7 96 keys"
     assert cards.nth(0).locator(".model").text_content() == "Tiny"
     assert cards.nth(0).locator(".source").text_content() == "the cat sat"
     assert cards.nth(0).locator(".links a").all_text_contents() == ["Heads", "Map", "Text"]
@@ -71,7 +71,7 @@ def test_a_changed_file_is_read_again(viewer, opener, recorded):
     assert page.locator(".card .links").count() == 0
     page.get_by_role("button", name="Read again").click()
     page.wait_for_selector(".card .links")
-    assert facts(page.locator(".card"))["heads"] == "4 layers × 2 heads"
+    assert facts(page.locator(".card"))["heads"] == "4 layers \u00d7 2 heads"
     assert facts(page.locator(".card"))["shape"] == "50 tokens"
 
 
