@@ -54,7 +54,7 @@ define configure_tests
 	  *) exit 1 ;; \
 	esac
 endef
-PYTHON_FOLDERS := python examples/python examples/train tests/python tests/pages tests/view bench/python bench/recordings tools
+PYTHON_FOLDERS := python examples/python examples/train tests/python tests/pages tests/view bench/python bench/recordings bench/view tools
 
 # A new build tree is configured without tests, so that `make build` needs no test packages. `make test` enables
 # the tests, and later builds keep this setting.

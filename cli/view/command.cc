@@ -92,7 +92,7 @@ void ViewCommand::add_view_options() {
           "viewer in a frame; \"*\" as the port stands for any. May be given several times.")
       ->type_name("ORIGIN")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->expected(1);
+      ->allow_extra_args(false);  // FILE may follow
   app_->add_flag("--until-closed", until_closed_,
                  "Also end, with exit code 0, when standard input is closed, as it is when the "
                  "program that started this one ends.");

@@ -12,6 +12,7 @@
     map, received, heads            weights pooled to a picture, or summarised per key and per head
     record, Recording               the attention of a PyTorch model on a text, in a file
     diff                            heads that differ between two recordings
+    view                            all of this as pages in a notebook or browser
     explain, Scene, Trace           every step of a small example, as arrays, text or a page
     reference                       attention in plain float64, the oracle
     KvCache, Rotary, apply_rotary   text generation
@@ -58,6 +59,8 @@ from ._fovea import (
 )
 from ._map import map  # noqa: A004
 from ._recording.recording import RecordedAttention, Recording, Tokens, diff, record
+from ._viewer.address import ViewState
+from ._viewer.view import View, view
 from ._weights import Weights
 
 __version__ = info().version
@@ -80,6 +83,8 @@ __all__ = [
     "Seen",
     "Tokens",
     "Trace",
+    "View",
+    "ViewState",
     "Weights",
     "apply_rotary",
     "attention",
@@ -102,6 +107,7 @@ __all__ = [
     "record",
     "reference",
     "scaled_dot_product_attention",
+    "view",
     "weights",
     "window",
 ]

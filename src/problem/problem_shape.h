@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "fovea/attention_options.h"
+#include "fovea/export.h"
 #include "fovea/mask.h"
 #include "fovea/tensor.h"
 
@@ -26,6 +27,6 @@ ProblemShape problem_shape(const TensorView& query, const TensorView& key, const
                            const AttentionOptions& options);
 
 /// Returns the factor that scores are multiplied by: score.scale if set, else 1 / sqrt(head_dim).
-double score_scale(const ScoreOptions& score, std::int64_t head_dim);
+FOVEA_API double score_scale(const ScoreOptions& score, std::int64_t head_dim);
 
 }  // namespace fovea

@@ -25,6 +25,7 @@
 #include "view/export.h"
 #include "view/find.h"
 #include "view/security.h"
+#include "view/shown.h"
 #include "view/worker.h"
 
 namespace fovea::view {
@@ -264,6 +265,21 @@ struct Api::Parts {
     call.reply({.type = "text/html; charset=utf-8", .body = input.page});
   }
 
+  /// The state of a framed page; without --embed, there is no such path.
+  void state(Call& call) {
+    call.arguments.finish();
+    require_embed();
+    call.reply(json(shown.json()));
+  }
+  void set_state(Call& call) {
+    call.arguments.finish();
+    require_embed();
+    call.reply(json(shown.replace(call.body, options.token)));
+  }
+  void require_embed() const {
+    if (!options.embed) throw HttpError(404, "not_found", "no such page");
+  }
+
   /// Returns the tokens that the arguments layer and side name.
   TokenTexts named_tokens(Call& call) {
     const Input& input = current_input(call.names[0]);
@@ -486,6 +502,7 @@ struct Api::Parts {
 
   std::vector<Input> inputs;
   ApiOptions options;
+  ShownAddress shown;
   Assets assets;
   std::vector<std::weak_ptr<Pending>> waiting;
   Worker worker;  // outlives the explorer, which adds work
@@ -519,7 +536,9 @@ const std::vector<Api::Parts::Route>& Api::Parts::routes() {
       {"POST", "/api/v1/inputs/ID/HEAD/pass", &Parts::start_pass},
       {"DELETE", "/api/v1/inputs/ID/HEAD/pass", &Parts::stop_pass},
       {"GET", "/api/v1/scenes/ID", &Parts::scene},
-      {"GET", "/api/v1/counters", &Parts::counters}};
+      {"GET", "/api/v1/counters", &Parts::counters},
+      {"GET", "/api/v1/state", &Parts::state},
+      {"PUT", "/api/v1/state", &Parts::set_state}};
   return routes;
 }
 

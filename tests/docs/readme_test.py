@@ -3,7 +3,7 @@
 
 ```sh    every command must succeed. The block runs in a copy of examples/ and docs/ with build/release/fovea and
          fovea-bench. Lines that start with `make` would run these tests again or install packages, so the test
-         only checks that the target exists.
+         only checks that the target exists. Lines with `fovea view` start the viewer, which then ends at once.
 ```cpp   a complete program: compiled, linked to the installed library with the flags of pkg-config, and run.
 ```python  checked by tests/python/test_readme.py, which runs where the package is installed.
 ```json  part of a file; not checked.
@@ -115,6 +115,8 @@ class Document:
         for line in block.text.splitlines():
             if re.match(r"make\b", line):
                 self.run_command("make", "-n", *shlex.split(line, comments=True)[1:], cwd=SOURCE)
+            elif re.match(r"\S*fovea view\b", line):
+                commands.append(f"{line} --no-open --until-closed </dev/null")
             else:
                 commands.append(line)
         return self.run_command("bash", "-euo", "pipefail", "-c", "\n".join(commands), cwd=self.scratch,
@@ -167,6 +169,12 @@ class Cpp(Programs, unittest.TestCase):
 @unittest.skipIf(os.environ.get("FOVEA_NN") == "0", "built without fovea::nn")
 class CommandLine(Document, unittest.TestCase):
     NAME = "docs/command-line.md"
+
+
+@unittest.skipIf(os.environ.get("FOVEA_VIEW") == "0", "built without fovea view")
+class Viewer(Document, unittest.TestCase):
+    NAME = "docs/view.md"
+    LANGUAGES = {"sh", "python"}
 
 
 @unittest.skipIf(os.environ.get("FOVEA_NN") == "0", "built without fovea::nn")

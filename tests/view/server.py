@@ -69,8 +69,10 @@ class Viewer:
 
     def errors(self):
         """Returns what the server wrote to standard error."""
-        self._errors.seek(0)
-        return self._errors.read().decode()
+        if not self._errors.closed:
+            self._errors.seek(0)
+            self._told = self._errors.read().decode()
+        return self._told
 
     # ---- requests --------------------------------------------------------------------------------------------
 
@@ -145,10 +147,15 @@ class Viewer:
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"fovea view did not end within {END_S} s of Ctrl-C") from None
-        self.process.stdout.close()
+        self._close()
         return code, self.errors(), time.monotonic() - start
 
     def kill(self):
         self.process.kill()
         self.process.wait()
+        self._close()
+
+    def _close(self):
         self.process.stdout.close()
+        self.errors()
+        self._errors.close()

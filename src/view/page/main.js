@@ -6,6 +6,7 @@
 import {Api, ApiError, findToken, inWords, takeToken, tokenIn} from "./api.js";
 import {make} from "./dom.js";
 import {readPath, writePath} from "./address.js";
+import {follow} from "./embed.js";
 import {startTheme, themeButton} from "./theme.js";
 import {Watch, notice} from "./watch.js";
 
@@ -143,6 +144,15 @@ async function main() {
     base.navigate(link.pathname + link.search, link.hash);
   });
   await show(base, api);
+  if (framed && (await api.inputs().catch(() => null))?.embed) {
+    // Without history entries, which would be those of the notebook.
+    follow(api, (path, fragment) => {
+      const samePath = path === location.pathname;
+      history.replaceState(null, "", path + (fragment ? `#${fragment}` : ""));
+      if (samePath) dispatchEvent(new PopStateEvent("popstate", {state: null}));
+      else show(base, api);
+    });
+  }
 }
 
 main();
