@@ -66,8 +66,9 @@ void add_map_row(const BenchTensors& tensors, const reference::Inputs& inputs, s
     rows.push_back({batch, head, q});
   }
   const reference::Rows oracle = reference::attention_rows(inputs, tensors.options, rows);
-  reference::MapRow expected(tensors.watched.cells.extent(3), tensors.lenses.map.pool);
   const auto kv_len = static_cast<std::size_t>(oracle.weights.extent(1));
+  const CellDivision columns(oracle.weights.extent(1), tensors.watched.cells.extent(3), 0);
+  reference::MapRow expected(columns, tensors.lenses.map.pool);
   for (std::size_t r = 0; r < rows.size(); ++r) {
     expected.add(oracle.weights.span<double>().subspan(r * kv_len, kv_len));
   }
