@@ -154,10 +154,10 @@ std::int64_t power_of(double weight) {
   return std::max(0, fraction == 0.5 ? 1 - exponent : -exponent);
 }
 
-RowAnswer describe_row(const HeadStore& head, std::int64_t query, std::int64_t top,
+RowAnswer describe_row(const HeadStore& head, std::int64_t query, double lse, std::int64_t top,
                        std::span<const double> weights) {
   RowAnswer answer;
-  answer.lse = head.inputs().lse.value({0, 0, query});
+  answer.lse = lse;
   answer.visible = visible_keys(head, query);
   const reference::RowNumbers numbers = reference::row_numbers(weights, head.at(query, 0));
   answer.entropy = numbers.entropy;
@@ -344,9 +344,6 @@ class Explorer::Parts::LineTask : public BlockWorker {
     }
     return true;
   }
-  bool has_lse(std::int64_t query, const Execution& execution) {
-    return has_lse({query, query + 1}, {0, head_->pyramid().keys()}, execution);
-  }
 
   /// Returns a column of weights.
   Tensor column(std::int64_t key, const IndexRange& queries, const Execution& execution) const {
@@ -362,46 +359,45 @@ class Explorer::Parts::LineTask : public BlockWorker {
   const std::shared_ptr<HeadStore> head_;
 };
 
-class Explorer::Parts::CellTask : public RequestTask<CellAnswer>, public LineTask {
+class Explorer::Parts::CellTask : public RequestTask<CellAnswer> {
  public:
-  CellTask(Parts& parts, std::shared_ptr<HeadStore> head, std::int64_t query, std::int64_t key)
-      : RequestTask(Urgency::kLine), LineTask(parts, std::move(head)), query_(query), key_(key) {}
+  CellTask(std::shared_ptr<HeadStore> head, std::int64_t query, std::int64_t key)
+      : RequestTask(Urgency::kLine), head_(std::move(head)), query_(query), key_(key) {}
 
   bool step(const Execution& execution) override {
-    if (!has_lse(query_, execution)) return false;
-    const WeightTile tile = {.first_query = query_, .queries = 1, .first_key = key_, .keys = 1};
-    const WeightInputs inputs = head_->inputs();
-    const AttentionOptions options = head_->options(execution);
+    const RowProblem row(*head_, query_, execution);
+    const WeightTile tile = {.queries = 1, .first_key = key_, .keys = 1};
     Tensor score(head_->dtype(), {1, 1}), weight(head_->dtype(), {1, 1});
-    attention_scores(inputs, tile, options, score);
-    attention_weights(inputs, tile, options, weight);
+    attention_scores(row.inputs(), tile, row.options(), score);
+    attention_weights(row.inputs(), tile, row.options(), weight);
     answer({.score = score.value({0, 0}),
             .weight = weight.value({0, 0}),
-            .lse = inputs.lse.value({0, 0, query_}),
-            .hidden = !options.mask.visible(head_->at(query_, key_))});
+            .lse = row.lse(),
+            .hidden = !head_->options().mask.visible(head_->at(query_, key_))});
     return true;
   }
 
  private:
+  const std::shared_ptr<HeadStore> head_;
   const std::int64_t query_, key_;
 };
 
-class Explorer::Parts::RowTask : public RequestTask<RowAnswer>, public LineTask {
+class Explorer::Parts::RowTask : public RequestTask<RowAnswer> {
  public:
-  RowTask(Parts& parts, std::shared_ptr<HeadStore> head, std::int64_t query, std::int64_t top)
-      : RequestTask(Urgency::kLine), LineTask(parts, std::move(head)), query_(query), top_(top) {}
+  RowTask(std::shared_ptr<HeadStore> head, std::int64_t query, std::int64_t top)
+      : RequestTask(Urgency::kLine), head_(std::move(head)), query_(query), top_(top) {}
 
   bool step(const Execution& execution) override {
-    if (!has_lse(query_, execution)) return false;
+    const RowProblem row(*head_, query_, execution);
     Tensor weights(head_->dtype(), {head_->pyramid().keys()});
-    attention_row(head_->inputs(), {.head = 0, .query = query_}, head_->options(execution),
-                  weights);
+    attention_row(row.inputs(), {.head = 0}, row.options(), weights);
     const Tensor numbers = convert(weights, DType::kFloat64);
-    answer(describe_row(*head_, query_, top_, numbers.span<double>()));
+    answer(describe_row(*head_, query_, row.lse(), top_, numbers.span<double>()));
     return true;
   }
 
  private:
+  const std::shared_ptr<HeadStore> head_;
   const std::int64_t query_, top_;
 };
 
@@ -876,7 +872,7 @@ void Explorer::cell(const HeadPlace& head, std::int64_t query, std::int64_t key,
     const std::shared_ptr<HeadStore> store = parts_->known(head).store;
     check_index("query", query, store->pyramid().queries());
     check_index("key", key, store->pyramid().keys());
-    parts_->add(std::make_shared<Parts::CellTask>(*parts_, store, query, key), stop, reply);
+    parts_->add(std::make_shared<Parts::CellTask>(store, query, key), stop, reply);
   });
 }
 
@@ -887,7 +883,7 @@ void Explorer::row(const HeadPlace& head, std::int64_t query, std::int64_t top,
     const std::shared_ptr<HeadStore> store = parts_->known(head).store;
     check_index("query", query, store->pyramid().queries());
     check_top(top);
-    parts_->add(std::make_shared<Parts::RowTask>(*parts_, store, query, top), stop, reply);
+    parts_->add(std::make_shared<Parts::RowTask>(store, query, top), stop, reply);
   });
 }
 

@@ -50,15 +50,20 @@ std::vector<Code> cells_of_weights(const HeadStore& head, const WeightTile& tile
   return encode_cells(to.cells, to.pairs);
 }
 
+/// Returns some rows of a head as a problem.
+ProblemPart rows_of(const HeadStore& head, const IndexRange& queries, const Execution& execution) {
+  const ProblemShape shape = {1, 1, 1, head.pyramid().queries(), head.pyramid().keys()};
+  return {
+      head.options(execution), shape, {.first_query = queries.begin, .queries = queries.size()}};
+}
+
 /// Computes the lse of a row block and, if `cells` is not null, its cells in the same pass.
 void forward_block(HeadStore& head, std::int64_t block, MapTensors* cells,
                    const Execution& execution) {
   const Pyramid& pyramid = head.pyramid();
   const IndexRange queries = pyramid.queries_of(block);
   const WeightInputs inputs = head.inputs();
-  const AttentionOptions options = head.options(execution);
-  const ProblemShape shape = {1, 1, 1, pyramid.queries(), pyramid.keys()};
-  const ProblemPart part(options, shape, {.first_query = queries.begin, .queries = queries.size()});
+  const ProblemPart part = rows_of(head, queries, execution);
   const TensorView key = part.keys_of(inputs.key);
   Tensor lse(head.dtype(), {1, 1, queries.size()});
   Lenses lenses;
@@ -69,6 +74,20 @@ void forward_block(HeadStore& head, std::int64_t block, MapTensors* cells,
 }
 
 }  // namespace
+
+RowProblem::RowProblem(const HeadStore& head, std::int64_t query, const Execution& execution)
+    : part_(rows_of(head, {query, query + 1}, execution)) {
+  const WeightInputs inputs = head.inputs();
+  inputs_ = {part_.queries_of(inputs.query), part_.keys_of(inputs.key)};
+  if (head.lse_recorded()) {
+    inputs_.lse = part_.numbers_of(inputs.lse);
+    return;
+  }
+  lse_ = Tensor(head.dtype(), {1, 1, 1});
+  attention_forward(inputs_.query, inputs_.key, no_value(inputs_.key), part_.options(),
+                    {.lse = lse_});
+  inputs_.lse = lse_;
+}
 
 std::vector<Code> encode_cells(const Tensor& cells, const Tensor& pairs) {
   std::vector<Code> codes(static_cast<std::size_t>(cells.size()), kHiddenCode);

@@ -12,7 +12,9 @@
 
 #include "fovea/execution.h"
 #include "fovea/map.h"
+#include "fovea/weights.h"
 
+#include "problem/part.h"
 #include "view/head_store.h"
 
 namespace fovea::view {
@@ -33,6 +35,23 @@ std::optional<std::int64_t> next_block(const HeadStore& head, const IndexRange& 
 /// be known.
 std::vector<Code> compute_tile(const HeadStore& head, const TilePlace& tile,
                                const Execution& execution);
+
+/// One row of a head as a problem of its own, of which query 0 is the row. An lse that no file has
+/// is computed for this row alone, as `fovea tile` does; its last bit may differ from that of the
+/// row's block.
+class RowProblem {
+ public:
+  RowProblem(const HeadStore& head, std::int64_t query, const Execution& execution);
+
+  const WeightInputs& inputs() const { return inputs_; }
+  const AttentionOptions& options() const { return part_.options(); }
+  double lse() const { return inputs_.lse.value({0, 0, 0}); }
+
+ private:
+  ProblemPart part_;
+  Tensor lse_;  // undefined if it is recorded
+  WeightInputs inputs_;
+};
 
 /// Returns the codes of pooled cells, [.., rows, columns] with their pair counts.
 std::vector<Code> encode_cells(const Tensor& cells, const Tensor& pairs);
