@@ -136,9 +136,9 @@ export class Address {
   #last = -INTERVAL;
   #next = "";
 
-  /** With the fragment `kept` ("token=..."), which a page in a frame keeps. */
-  constructor(kept = "") {
-    this.kept = kept;
+  constructor() {
+    // A page in a frame, which may have no storage, keeps its token in the fragment.
+    this.kept = location.hash.slice(1).split("&").filter((part) => part.startsWith("token=")).join("&");
   }
 
   /** Replaces the fragment, soon. */

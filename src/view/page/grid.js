@@ -38,6 +38,7 @@ export class HeadGrid {
     /** @type {Map<string, HTMLElement>} */
     this.cells = new Map();
     this.focus = "";  // the key of the head in the tab order
+    this.pending = 0;  // layers whose thumbnails are requested
     this.seen = new IntersectionObserver((entries) => entries.forEach((entry) => {
       const row = this.rows[Number(/** @type {HTMLElement} */ (entry.target).dataset.row)];
       if (row && entry.isIntersecting) this.fill(row);
@@ -60,6 +61,7 @@ export class HeadGrid {
           ...columns.map((label) => make("span", {role: "columnheader"}, label))));
     }
     this.node.replaceChildren(...parts);
+    this.node.dataset.thumbs = "loading";
     for (const part of this.node.querySelectorAll("[data-row]")) this.seen.observe(part);
   }
   /** Shows another number, tone or open head in the same rows. */
@@ -106,7 +108,10 @@ export class HeadGrid {
       const failed = (/** @type {Error} */ error) => {
         if (!isAbort(error)) this.calls.failed(error);
       };
-      this.store.thumbs(layer).then(done, failed);
+      ++this.pending;
+      this.store.thumbs(layer).then(done, failed).finally(() => {
+        this.node.dataset.thumbs = --this.pending > 0 ? "loading" : "done";
+      });
       this.store.numbers(layer).then(done, failed);
     }
   }

@@ -62,8 +62,7 @@ export class MapPage {
     this.context = context;
     /** @type {State} */
     this.state = readFragment(location.hash, FIELDS);
-    // A page in a frame keeps its token in the fragment.
-    this.address = new Address(location.hash.slice(1).split("&").filter((part) => part.startsWith("token=")).join("&"));
+    this.address = new Address();
     this.events = {arrived: () => this.redraw(), failed: (/** @type {unknown} */ error) => this.failed(error)};
     this.of = new HeadView(context.api, entry, layer, head, status, this.events);
     this.selection = new Selection(this);

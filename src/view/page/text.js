@@ -56,6 +56,8 @@ class TextPage {
     this.known = new Map();
     this.stop = new AbortController();
 
+    /** @type {Map<Side, Tokens>} */
+    this.tokens = new Map();
     this.panel = new TextPanel({go: (position) => this.flow(this.target).reveal(position, "center")});
     this.bubble = make("div", {class: "text-bubble", hidden: true, "aria-hidden": "true"});
     /** @type {Map<Side, TextFlow>} */
@@ -95,13 +97,14 @@ class TextPage {
     return !this.same ? text : (this.state.by === "key") !== this.alt ? "key" : "query";
   }
   nameOf(/** @type {Side} */ side, /** @type {number} */ position) {
-    return toldToken(this.flow(side).options.load ? this.flow(side).at(position) : null, position);
+    return toldToken(/** @type {Tokens} */ (this.tokens.get(this.same ? "query" : side)).at(position), position);
   }
 
   /** @returns {TextFlow} */
   makeFlow(/** @type {Side} */ side) {
     const {context, entry, layer} = this, known = side === "query" ? layer.query_tokens : layer.key_tokens;
-    const tokens = new Tokens(context.api, entry.id, layer, side, () => {});
+    const tokens = new Tokens(context.api, entry.id, layer, side, () => this.update());
+    this.tokens.set(side, tokens);
     const flow = new TextFlow({label: `${this.same ? "text" : side === "query" ? "queries" : "keys"} of ${visible(entry.name)}; arrow keys go to a token, Enter locks it`,
       length: tokens.length, load: known ? (position) => tokens.load(position) : null,
       paint: (span, position) => this.paint(span, position, side), failed: (error) => context.error(inWords(error))});
