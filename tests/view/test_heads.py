@@ -7,6 +7,7 @@ import subprocess
 import inputs
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 from server import FOVEA
 from waiting import until
 
@@ -68,7 +69,7 @@ def opened(page):
 
 
 def test_every_thumbnail_is_drawn_and_named_as_by_fovea_heads(page, told):
-    assert page.locator(".head").count() == LAYERS * HEADS
+    expect(page.locator(".head")).to_have_count(LAYERS * HEADS)
     scroll_through(page)
     until(page, f"document.querySelectorAll('.head canvas.drawn').length === {LAYERS * HEADS}")
     until(page, "[...document.querySelectorAll('.head-number')].every((node) => node.textContent)")
@@ -155,7 +156,7 @@ def test_order_and_filters(page, told):
     shown = page.evaluate("[...document.querySelectorAll('.head')].map((node) => node.dataset.key)")
     assert set(shown) == sinks
     field(page, "Order").select_option(label="by layer")
-    assert page.locator(".head").count() == len(sinks)
+    expect(page.locator(".head")).to_have_count(len(sinks))
     field(page, "Name").select_option(label=field(page, "Name").locator("option").first.text_content())
     page.get_by_label("entropy from").fill("1")
     page.get_by_label("entropy from").press("Enter")
@@ -241,7 +242,7 @@ def test_arcs_show_the_strongest_links(page):
     query, key = inputs.patterned_layers(1, HEADS, LENGTH)[0]
     weights, _ = inputs.weights(query[4], key[4], range(LENGTH))
     visible = LENGTH * (LENGTH + 1) // 2
-    assert page.locator(".arcs-stage path").count() == 2000
+    expect(page.locator(".arcs-stage path")).to_have_count(2000)
     assert page.locator(".arcs .small").text_content() == f"{visible - 2000:,} weaker links not drawn"
     # A click locks the query, and the numbers of its keys appear.
     page.locator(".arcs-stage .token").nth(60).click()
@@ -266,16 +267,16 @@ def test_arcs_of_long_texts_are_those_of_chosen_queries(viewer, opener, tmp_path
     page = opener(server, f"/heads/{server.id()}", "layer=0&head=1&panel=arcs&tokens=250,40")
     page.wait_for_selector(".arcs-stage path")
     # The first has 64 top keys, the second sees 41.
-    assert page.locator(".arcs-stage path").count() == 64 + 41
+    expect(page.locator(".arcs-stage path")).to_have_count(64 + 41)
     wanted, _ = inputs.weights(query[1], key[1], [250, 40])
     keys = set(np.argsort(-wanted[0])[:64]) | set(range(41))
-    assert page.locator(".arcs-stage .token").count() == 2 + len(keys)
+    expect(page.locator(".arcs-stage .token")).to_have_count(2 + len(keys))
     page.get_by_label("Queries (of 300)").fill("7")
     page.get_by_role("button", name="Show").click()
     until(page, "document.querySelectorAll('.arcs-stage path').length === 8")
     page.get_by_label("Queries (of 300)").fill("300")
     page.get_by_role("button", name="Show").click()
-    assert page.locator(".arcs-stage path").count() == 8
+    expect(page.locator(".arcs-stage path")).to_have_count(8)
     assert "0 to 299" in page.locator("#live").text_content()
 
 
@@ -307,7 +308,7 @@ def test_the_plot_places_heads_and_opens_the_right_one(server, opener, told):
     until(page, f"document.querySelectorAll('circle').length === {LAYERS * HEADS}")
     page.get_by_text("As a table").click()
     rows = page.locator(".numbers tbody tr")
-    assert rows.count() == LAYERS * HEADS
+    expect(rows).to_have_count(LAYERS * HEADS)
     # Of heads with random weights no two are alike, so that none hides another.
     alone = [place for place, one in told.items() if not one["name"]][3]
     wanted = f"Layer {alone[0]}, head {alone[1]}"

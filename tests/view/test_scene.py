@@ -2,6 +2,7 @@
 """Scenes: the page of `fovea explain` in a frame without an origin."""
 
 import pytest
+from playwright.sync_api import expect
 from server import ROOT
 from waiting import until
 
@@ -35,7 +36,7 @@ def test_the_list_leads_to_other_scenes(server, opener):
     page = opener(server, f"/scene/{server.id(0)}")
     frame(page)
     links = page.locator(".scene-list a")
-    assert links.count() == 3
+    expect(links).to_have_count(3)
     assert page.locator(".scene-list [aria-current=page]").text_content() == "causal_mask.json"
     links.nth(1).click()
     page.wait_for_url(f"**/scene/{server.id(1)}*")

@@ -4,6 +4,7 @@
 import inputs
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 from waiting import until
 
 LIST = "/api/v1/inputs"  # asked for again and again, to notice a server that has gone
@@ -49,9 +50,8 @@ def colors(page):
 
 
 def settle(page):
-    """Waits for the requests of the page."""
-    page.wait_for_load_state("networkidle")
-    page.wait_for_timeout(50)
+    """Waits until the weights that the page asked for are shown."""
+    until(page, "document.querySelector('.text-page').dataset.weights === 'shown'")
 
 
 def strengths(row, seen, tone="sqrt"):
@@ -170,6 +170,7 @@ def test_keys_go_through_the_text(page, weights):
     assert told.startswith("query 5 'dog'") or told.startswith("query 5 '" + inputs.words(6)[5].strip())
     below = token(page, 5).bounding_box()["y"]
     page.keyboard.press("ArrowDown")
+    settle(page)
     assert page.locator(".token.cursor").bounding_box()["y"] > below
     page.keyboard.press("ArrowUp")
     assert page.locator(".token.cursor").get_attribute("data-token") == "5"
@@ -265,7 +266,7 @@ def test_queries_and_keys_with_different_tokens(viewer, opener, tmp_path):
     server = viewer(path)
     page = opener(server, f"/text/{server.id()}/0.0")
     flows = page.locator(".text-flow")
-    assert flows.count() == 2
+    expect(flows).to_have_count(2)
     wanted = inputs.weights(query[0, 0], key[0, 0], range(20), mask="none")[0]
     flows.nth(0).locator("[data-token='4']").click()
     settle(page)

@@ -47,6 +47,8 @@ class TextPage {
     /** @type {Side} */
     this.focused = "query";
     this.alt = false;
+    /** @type {{text: Side, position: number, event: PointerEvent} | null} */
+    this.told = null;  // the token under the pointer
     /** @type {{side: Side, from: number, to: number} | null} */
     this.drag = null;
     /** @type {Float32Array | null} */
@@ -63,8 +65,9 @@ class TextPage {
     /** @type {Map<Side, TextFlow>} */
     this.flows = new Map((this.same ? ["query"] : ["query", "key"]).map((side) => [/** @type {Side} */ (side), this.makeFlow(/** @type {Side} */ (side))]));
     const texts = [...this.flows].map(([side, flow]) => make("section", {class: "text-side"}, ...this.same ? [] : [make("h2", {class: "side-name"}, side === "query" ? "Queries" : "Keys")], flow.node));
-    root.replaceChildren(make("div", {class: "text-page"}, make("h1", {class: "unseen"}, `${headName(layer, head)} of ${visible(entry.name)} as text`),
-        this.tools(), make("div", {class: "text-main"}, make("div", {class: this.same ? "texts" : "texts two"}, ...texts), this.panel.node), this.bubble));
+    this.node = make("div", {class: "text-page"}, make("h1", {class: "unseen"}, `${headName(layer, head)} of ${visible(entry.name)} as text`),
+        this.tools(), make("div", {class: "text-main"}, make("div", {class: this.same ? "texts" : "texts two"}, ...texts), this.panel.node), this.bubble);
+    root.replaceChildren(this.node);
     new PageBar(context.bar, entry, "text").show(layer, head);
     document.title = `${headName(layer, head)}, ${entry.name}`;
 
@@ -214,6 +217,7 @@ class TextPage {
     if (!source) this.panel.invite(this.same);
     if (!source || this.weights) return this.update(announce);
     const stop = this.stop = new AbortController();
+    this.node.dataset.weights = "loading";
     try {
       const weights = await this.requests.weights(source.side, source.lines, null, stop.signal);
       if (stop.signal.aborted) return;
@@ -228,9 +232,11 @@ class TextPage {
   /** Shows the weights with the current tone. */
   update(announce = false) {
     const {source, weights, skip, state} = this;
+    if (weights || !source) this.node.dataset.weights = "shown";
     this.most = 0;
     if (weights) weights.forEach((weight, i) => { if (i !== skip && weight > this.most) this.most = weight; });
     for (const flow of this.flows.values()) flow.repaint();
+    if (this.told && !this.bubble.hidden) this.tell(this.told.text, this.told.position, this.told.event);
     if (!source) return;
     const name = (/** @type {Side} */ side, /** @type {number} */ i) => this.nameOf(side, i);
     this.panel.show({...source, locked: this.locked, name, weights, skip, most: this.most, tone: state.tone});
@@ -265,6 +271,7 @@ class TextPage {
   }
   /** Shows the number of the token under the pointer. */
   tell(/** @type {Side} */ text, /** @type {number} */ position, /** @type {PointerEvent} */ event) {
+    this.told = {text, position, event};
     const {source, weights, bubble} = this, toldSide = this.same ? this.target : text;
     const own = this.locked && source && weights && (this.same || text === this.target);
     bubble.textContent = own ? `${toldSide} ${whole(position)}: ${weights[position] === -1 ? "hidden by the mask" : `weight ${weightText(weights[position])}`}`
