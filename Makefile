@@ -145,7 +145,7 @@ check: ## Check formatting and compiler warnings (GCC, Clang), test under three 
 	$(call part,asan-ubsan tests,check-asan-ubsan)
 	$(call part,tsan build,build-tsan)
 	$(call part,tsan tests,check-tsan)
-	$(call part,fuzz,fuzz FUZZ_RUNS=0 FUZZ_SECONDS=10)
+	$(call part,fuzz,fuzz FUZZ_RUNS=0 FUZZ_SECONDS=6)
 
 check-full: ## Like check, with all SIMD targets and full sweeps under sanitizers, longer fuzzing, and test-arm
 	$(check_plain)
