@@ -139,6 +139,8 @@ using Answer = std::variant<Result, std::exception_ptr>;
 template <class Result>
 using Reply = std::function<void(Answer<Result>)>;
 
+struct ExplorerParts;  // explorer_parts.h
+
 /// Threads   re-entrant. Callbacks must not block.
 /// Errors    the constructor throws InvalidArgument if the memory is too small, with the number
 ///           needed. Requests outside the problem give InvalidArgument to their reply.
@@ -191,8 +193,7 @@ class Explorer {
   static const std::vector<std::string>& number_names();
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<ExplorerParts> parts_;
 };
 
 }  // namespace fovea::view

@@ -75,6 +75,24 @@ void forward_block(HeadStore& head, std::int64_t block, MapTensors* cells,
 
 }  // namespace
 
+FrameHeader header_of(const Pyramid& pyramid, const TilePlace& tile) {
+  return {.reduce = tile.reduce,
+          .level = tile.level,
+          .x = tile.x,
+          .y = tile.y,
+          .columns = cells_of(pyramid.keys_of(tile).size(), tile.level),
+          .rows = cells_of(pyramid.queries_of(tile).size(), tile.level)};
+}
+
+FrameBytes hidden_tile(const HeadStore& head, const TilePlace& tile) {
+  const Pyramid& pyramid = head.pyramid();
+  if (head.classify(pyramid.queries_of(tile), pyramid.keys_of(tile)) != Visibility::kNone)
+    return {};
+  const FrameHeader header = header_of(pyramid, tile);
+  const std::vector<Code> codes(static_cast<std::size_t>(header.rows * header.columns));
+  return std::make_shared<const std::string>(encode_frame(header, codes));
+}
+
 RowProblem::RowProblem(const HeadStore& head, std::int64_t query, const Execution& execution)
     : part_(rows_of(head, {query, query + 1}, execution)) {
   const WeightInputs inputs = head.inputs();

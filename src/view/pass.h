@@ -36,6 +36,11 @@ std::optional<std::int64_t> next_block(const HeadStore& head, const IndexRange& 
 std::vector<Code> compute_tile(const HeadStore& head, const TilePlace& tile,
                                const Execution& execution);
 
+/// Returns the header of a tile's frame, without flags.
+FrameHeader header_of(const Pyramid& pyramid, const TilePlace& tile);
+/// Returns the frame of a tile of which no pair is visible; null if some may be.
+FrameBytes hidden_tile(const HeadStore& head, const TilePlace& tile);
+
 /// One row of a head as a problem of its own, of which query 0 is the row. An lse that no file has
 /// is computed for this row alone, as `fovea tile` does; its last bit may differ from that of the
 /// row's block.

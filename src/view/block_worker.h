@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tasks that compute row blocks: those of the pass, and those of requests whose rows must be known.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "view/head_store.h"
+#include "view/pass.h"
+
+namespace fovea::view {
+
+/// Computes and stores row blocks of one head at a time.
+class BlockWorker {
+ public:
+  virtual ~BlockWorker() = default;
+  /// Returns the head of the block that is being computed, or null. Any thread.
+  const HeadStore* head_in_work() const { return head_; }
+  std::int64_t block_in_work() const { return block_; }
+
+ protected:
+  void work(HeadStore& head, std::int64_t block, bool cells, const Execution& execution) {
+    block_ = block;
+    head_ = &head;
+    try {
+      compute_block(head, block, cells, execution);
+    } catch (...) {
+      head_ = nullptr;
+      throw;
+    }
+    head_ = nullptr;
+  }
+
+ private:
+  std::atomic<const HeadStore*> head_ = nullptr;
+  std::atomic<std::int64_t> block_ = 0;
+};
+
+}  // namespace fovea::view
