@@ -47,19 +47,6 @@ def test_links_open_the_pages_without_a_reload(viewer, opener, recorded):
     assert page.evaluate("window.kept")
 
 
-def test_it_appears_at_once(viewer, opener, recorded):
-    server = viewer(recorded)
-    page = opener(server)
-    page.wait_for_selector(".card")
-    times = []
-    for _ in range(5):
-        page.reload()
-        page.wait_for_selector(".card")
-        times.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
-    # The target of 300 ms, in the best of five runs, because other programs may run beside.
-    assert min(times) < 300, times
-
-
 def test_a_changed_file_is_read_again(viewer, opener, recorded):
     page = opener(viewer(recorded))
     page.wait_for_selector(".card .links")
