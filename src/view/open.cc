@@ -38,7 +38,8 @@ class Fingerprint {
       add(word);
     }
     std::uint64_t rest = 0;
-    std::memcpy(&rest, bytes.data() + at, bytes.size() - at);
+    // An empty span may have no address.
+    if (at < bytes.size()) std::memcpy(&rest, bytes.data() + at, bytes.size() - at);
     add(rest);
   }
   void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
