@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,8 +16,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "fovea/error.h"
+
 #include "cli/pages/pages.h"
 #include "cli/problem/options.h"
+#include "cli/problem/rules.h"
 #include "cli/problem/tensor_options.h"
 #include "cli/shell/browser.h"
 #include "cli/shell/message.h"
@@ -179,14 +183,19 @@ int ViewCommand::run() const {
   view::Server server(static_cast<int>(port_));
   options.connections = [&server] { return server.connections(); };
   if (until_closed_) server.end_with(STDIN_FILENO);
-  view::Api api(std::move(inputs), options);
+  std::optional<view::Api> api;
+  try {
+    api.emplace(std::move(inputs), options);
+  } catch (const InvalidArgument& error) {
+    throw in_words_of_options(error);
+  }
   const std::string url =
       fmt::format("http://127.0.0.1:{}/#token={}", server.port(), options.token);
   write_stdout(url + "\n");
   if (!no_open_) open_in_browser(url);
   server.run(
       [&api](view::HttpRequest request, std::stop_token stop, view::HttpReply reply) {
-        api.handle(std::move(request), std::move(stop), std::move(reply));
+        api->handle(std::move(request), std::move(stop), std::move(reply));
       },
       view::security_fields(scripts, embed_));
   return 0;

@@ -621,7 +621,7 @@ class LifeTest(ViewTest):
                 ([data, data], "layer.npz: expected each input once, got its content twice"),
                 (["--causal"], "options for masks, scores and tokens go with tensors"),
                 ([data, "--memory", "1Q"], '--memory: expected a size such as 512M, got "1Q"'),
-                ([data, "--memory", "1K"], "memory: expected 4194304 bytes or more"),
+                ([data, "--memory", "1K"], "--memory: expected 4194304 bytes or more"),
                 ([data, "--tokens", self.write("few.txt", "a\n")], "expected 260 lines, one for each key, got 1"),
                 ([self.write("bad.json", "{")], "bad.json: "),
                 ([str(self.dir / "absent.npz")], "absent.npz: "),
