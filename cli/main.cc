@@ -18,6 +18,7 @@
 #include "cli/rollout/command.h"
 #include "cli/shell/exit_code.h"
 #include "cli/shell/help.h"
+#include "cli/shell/job.h"
 #include "cli/shell/message.h"
 #include "cli/shell/program.h"
 #include "cli/train/command.h"
@@ -56,7 +57,8 @@ std::unique_ptr<Command> make_fovea(CLI::App& app) { return std::make_unique<Fov
 }  // namespace fovea::cli
 
 int main(int argc, char** argv) {
-  return fovea::cli::run_program(argc, argv, "fovea",
-                                 "compute, explain and inspect exact attention on CPUs",
-                                 fovea::cli::make_fovea);
+  fovea::cli::Job job;
+  return job.leave(fovea::cli::run_program(argc, argv, "fovea",
+                                           "compute, explain and inspect exact attention on CPUs",
+                                           fovea::cli::make_fovea));
 }

@@ -30,6 +30,9 @@ endforeach()
 if(FOVEA_NN)
   install(FILES cmake/onednn.cmake DESTINATION ${package_dir})
 endif()
+if(FOVEA_MPI)
+  install(FILES cmake/mpi.cmake DESTINATION ${package_dir})
+endif()
 configure_package_config_file(cmake/foveaConfig.cmake.in
   ${PROJECT_BINARY_DIR}/package/foveaConfig.cmake INSTALL_DESTINATION ${package_dir})
 # Before 1.0, a new minor version may change the interface.
@@ -71,4 +74,6 @@ fovea_pc(fovea_files "Tensor files, for fovea" "fovea=" "fmt libutf8proc zlib" "
 fovea_pc(fovea_scene "Attention over a few words, for fovea" "fovea-files=" "fmt" "")
 fovea_pc(fovea_recording "The attention of models in files, for fovea" "fovea-files=" "fmt libhwy" "")
 fovea_pc(fovea_nn "Trainable layers, for fovea" "fovea-files=" "fmt libhwy" "-ldnnl ${OpenMP_CXX_FLAGS}")
+# Without flags of MPI, which its compiler wrappers add.
+fovea_pc(fovea_mpi "Attention over MPI, for fovea" "fovea=" "fmt" "")
 fovea_pc(fovea_train "Training, for fovea" "fovea-nn=, fovea-scene=" "fmt" "${OpenMP_CXX_FLAGS}")

@@ -8,6 +8,7 @@ option(FOVEA_SCENE "Build fovea::scene, attention over a few words" ${PROJECT_IS
 option(FOVEA_RECORDING "Build fovea::recording, the attention of models in files" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_NN "Build trainable layers: fovea::nn and, with FOVEA_SCENE, fovea::train" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_VIEW "Build the viewer, fovea view, if the programs are built" ${PROJECT_IS_TOP_LEVEL})
+option(FOVEA_MPI "Build fovea::mpi, attention over MPI" OFF)
 option(FOVEA_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_EXAMPLES "Build the C++ examples" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_BENCH "Build the benchmarks" OFF)

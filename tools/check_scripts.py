@@ -78,7 +78,7 @@ def main() -> int:
 def check_modules() -> int:
     """Checks the modules of the viewer, which are files of their own, with all of their types declared."""
     options = {**OPTIONS, "noImplicitAny": True, "strictNullChecks": True, "module": "es2022"}
-    files = [str(path) for path in sorted((ROOT / "src/view/page").glob("*.js"))]
+    files = [str(path) for path in sorted((ROOT / "src/view/page").rglob("*.js"))]
     project = BUILD / "modules.json"
     project.write_text(json.dumps({"compilerOptions": options, "files": files}, indent=2))
     return subprocess.run(["tsc", "--pretty", "false", "-p", project.name], cwd=BUILD).returncode

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # tools/setup.sh GROUP...: installs missing Debian packages of the groups build, test, check, pages, bench, arm, cpus,
-# cover and roots, and lists them with their purpose. If no package is missing, it is fast and prints nothing, as most
-# make targets call it first. FOVEA_SKIP_SETUP=1 skips it.
+# cover, roots, mpi and simulate, and lists them with their purpose. If no package is missing, it is fast and prints
+# nothing, as most make targets call it first. FOVEA_SKIP_SETUP=1 skips it.
 
 set -euo pipefail
 
@@ -48,7 +48,7 @@ check | node-typescript    | checks the types of scripts of pages        | TypeS
 bench | libbenchmark-dev   | benchmarks                                  | Google Benchmark 1.7
 bench | python3            | writes results and tables                   | Python 3.9
 bench | python3-venv       | environments for other libraries            | venv of Python 3.9
-pages | chromium           | opens the pages under test                  | Chromium 120
+pages | chromium-headless-shell | opens the pages under test             | Chromium 120
 pages | fonts-dejavu-core  | letters, mathematics and symbols of pages   | DejaVu 2.37
 pages | fonts-droid-fallback | Chinese words of pages                    | any font with Chinese characters
 pages | fonts-noto-color-emoji | emoji words of pages                    | any font with emoji
@@ -59,6 +59,11 @@ arm   | g++-aarch64-linux-gnu | compiles for 64-bit ARM                  | GCC 1
 arm   | qemu-user-static   | runs ARM programs                           | QEMU 7, user mode
 cpus  | qemu-user-static   | runs programs on emulated CPUs              | QEMU 7.2, user mode
 roots | debootstrap        | bare systems for tests of the wheel         | debootstrap 1.0.128
+mpi   | libopenmpi-dev     | attention over MPI                          | Open MPI 4.1
+mpi   | openmpi-bin        | starts processes of MPI                     | Open MPI 4.1
+mpi   | python3-mpi4py     | tests of fovea.distributed                  | mpi4py 3.1
+simulate | libsimgrid-dev  | simulated clusters                          | SimGrid 3.32, with SMPI
+simulate | python3         | runs the simulations                        | Python 3.9
 '
 
 fail() {
@@ -68,12 +73,12 @@ fail() {
 }
 
 if [ $# -eq 0 ]; then
-  fail "expected one or more of: build test check pages bench arm cpus cover roots"
+  fail "expected one or more of: build test check pages bench arm cpus cover roots mpi simulate"
 fi
 for group in "$@"; do
   case $group in
-    build | test | check | pages | bench | arm | cpus | cover | roots) ;;
-    *) fail "no group \"$group\"; there are: build test check pages bench arm cpus cover roots" ;;
+    build | test | check | pages | bench | arm | cpus | cover | roots | mpi | simulate) ;;
+    *) fail "no group \"$group\"; there are: build test check pages bench arm cpus cover roots mpi simulate" ;;
   esac
 done
 

@@ -23,6 +23,7 @@
 #include "cli/problem/options.h"
 #include "cli/problem/recorded.h"
 #include "cli/problem/rules.h"
+#include "cli/shell/job.h"
 #include "cli/shell/message.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
@@ -53,6 +54,7 @@ void require_right(const char* what, const std::optional<AttendError>& error) {
 class AttendCommand : public Command {
  public:
   explicit AttendCommand(CLI::App& parent);
+  bool runs_in_jobs() const override { return true; }
   int run() const override;
 
  private:
@@ -89,6 +91,7 @@ void AttendCommand::add_output_options() {
       "float32 (float64 with f64), as the tensor NAME (default: lse). May be the .npz or "
       ".safetensors file of --output.");
   add_threads_option(*app_, to);
+  add_job_option(*app_);
   app_->add_flag("--verify", to.verify,
                  "Recompute some rows with the reference before anything is written; exit with "
                  "code 1 if the result is wrong.");
@@ -123,7 +126,7 @@ void AttendCommand::print(const AttendReport& report) const {
   const std::string text = arguments_.json ? attend_json(report) : attend_text(report);
   if (!report.plan.to_standard_output()) {
     write_stdout(text);
-  } else if (arguments_.json || arguments_.verify) {
+  } else if (!is_silent() && (arguments_.json || arguments_.verify)) {
     write_stderr(text);
   }
 }
@@ -133,15 +136,17 @@ int AttendCommand::run() const {
   const OutputPlan plan = plan_outputs(arguments_.output, arguments_.lse);
 
   const Stopwatch reading;
-  const AttendInputs inputs = read_inputs(arguments_);
-  const AttendRules rules = read_rules(arguments_, inputs);
+  const AttendInputs inputs = in_step([&] { return read_inputs(arguments_); });
+  const AttendRules rules = in_step([&] { return read_rules(arguments_, inputs); });
   const double read_seconds = reading.seconds();
 
   AttentionOptions options = rules.options();
   options.execution.threads = static_cast<int>(arguments_.threads);
-  require_fit(options, inputs.shape);
-  require_writable(plan);
-  AttendResult result = make_result(inputs);
+  AttendResult result = in_step([&] {
+    require_fit(options, inputs.shape);
+    require_writable(plan);
+    return make_result(inputs);
+  });
   const AttentionOutputs outputs = outputs_of(inputs.layout, result);
   Progress progress;
   AttendReport report = {.inputs = inputs,
@@ -151,17 +156,18 @@ int AttendCommand::run() const {
                          .times = attend(inputs, options, outputs, progress),
                          .read_seconds = read_seconds,
                          .verdict = {}};
-  if (arguments_.verify) {
+  do_step([&] {
+    if (!arguments_.verify || is_silent()) return;
     report.verdict = verify(inputs, rules, outputs, progress);
     require_right("context", report.verdict->context);
     require_right("lse", report.verdict->lse);
-  }
+  });
   const Stopwatch writing;
   constexpr std::int64_t kLarge = std::int64_t{1} << 26;
   if (plan.context.wanted() && result.context.size() > kLarge) {
     progress.show("writing " + visible(plan.context.words()));
   }
-  write_outputs(plan, result.context, result.lse);
+  do_step([&] { write_outputs(plan, result.context, result.lse); });
   progress.clear();
   report.write_seconds = writing.seconds();
   print(report);

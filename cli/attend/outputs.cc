@@ -11,6 +11,7 @@
 
 #include "fovea/files.h"
 
+#include "cli/shell/message.h"
 #include "cli/shell/output.h"
 #include "core/fail.h"
 #include "files/file_format.h"
@@ -74,6 +75,7 @@ void require_writable(const OutputPlan& plan) {
 }
 
 void write_outputs(const OutputPlan& plan, const TensorView& context, const TensorView& lse) {
+  if (is_silent()) return;
   if (share_a_file(plan)) {
     write_tensors(plan.context.path,
                   std::vector<NamedTensor>{{plan.context.name, context}, {plan.lse.name, lse}});

@@ -24,6 +24,7 @@
 #include "cli/problem/options.h"
 #include "cli/problem/recorded.h"
 #include "cli/problem/rules.h"
+#include "cli/shell/job.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
@@ -76,12 +77,16 @@ std::vector<HeadsSource> read_sources(const AttendArguments& arguments) {
 class HeadsCommand : public Command {
  public:
   explicit HeadsCommand(CLI::App& parent);
+  bool runs_in_jobs() const override { return true; }
   int run() const override;
 
  private:
   void check_usage() const;
   /// Runs for the heads of one problem or one recording.
   void show_heads() const;
+  /// Writes and prints what was found. `grid` is the picture, if one is wanted.
+  void report(const std::vector<HeadsSource>& sources, HeadsResult& result,
+              const std::string& order, const std::optional<HeadGrid>& grid) const;
   /// Runs for several recordings.
   void show_spread() const;
   /// Prints the table, or JSON, or what was written.
@@ -123,6 +128,7 @@ HeadsCommand::HeadsCommand(CLI::App& parent)
                      "Write the complete table to a .json or .csv file, or a picture with a map of "
                      "each head to a .png, .svg or .html file, by its extension.")
         ->type_name("FILE");
+    add_job_option(*app_);
   });
 }
 
@@ -157,25 +163,37 @@ void HeadsCommand::print(const std::string& text, const std::string& json,
 void HeadsCommand::show_heads() const {
   AttendArguments arguments = arguments_;
   if (!recordings_.empty()) arguments.recorded.file = recordings_.front();
-  const std::vector<HeadsSource> sources = read_sources(arguments);
-  if (given("--output")) require_writable(output_);
+  const std::vector<HeadsSource> sources = in_step([&] {
+    if (given("--output")) require_writable(output_);
+    return read_sources(arguments);
+  });
 
   Progress progress;
   const auto threads = static_cast<int>(arguments_.threads);
   HeadsResult result = compute_heads(sources, blocks_, threads, progress);
   const std::string order = !sort_.empty() ? sort_ : recordings_.empty() ? "share" : "head";
-  require_scores(order, result.heads);
+  do_step([&] {
+    if (!is_silent()) require_scores(order, result.heads);
+  });
+  std::optional<HeadGrid> grid;
   if (given("--output") && is_picture(output_)) {
-    const HeadGrid grid = head_grid(sources, result.heads, threads, progress);
-    write_file(output_, draw_heads_as(ending_of(output_), grid));
+    grid = head_grid(sources, result.heads, threads, progress);
   }
+  do_step([&] {
+    if (!is_silent()) report(sources, result, order, grid);
+  });
+}
+
+void HeadsCommand::report(const std::vector<HeadsSource>& sources, HeadsResult& result,
+                          const std::string& order, const std::optional<HeadGrid>& grid) const {
+  if (grid) write_file(output_, draw_heads_as(ending_of(output_), *grid));
   const std::size_t all = result.heads.size();
   sort_heads(result.heads, order);
   if (top_ > 0 && static_cast<std::size_t>(top_) < all) {
     result.heads.resize(static_cast<std::size_t>(top_));
   }
   const HeadsReport report = {sources, result, static_cast<std::int64_t>(all), order};
-  if (given("--output") && !is_picture(output_)) {
+  if (given("--output") && !grid) {
     write_file(output_, ending_of(output_) == ".json" ? heads_json(report) : heads_csv(report));
   }
   print(heads_text(report, choose_width(false)), heads_json(report), result.heads.size());
@@ -200,6 +218,7 @@ void HeadsCommand::show_spread() const {
 int HeadsCommand::run() const {
   check_usage();
   if (recordings_.size() > 1) {
+    if (job_size() > 1) throw UsageError("several recordings go with one process");
     show_spread();
   } else {
     show_heads();

@@ -16,7 +16,10 @@
 #include "fovea/error.h"
 
 #include "cli/problem/call.h"
+#include "cli/problem/shards.h"
 #include "cli/shell/call_progress.h"
+#include "cli/shell/job.h"
+#include "cli/shell/message.h"
 #include "recording/head_statistics.h"
 
 namespace fovea::cli {
@@ -29,12 +32,14 @@ void add_source(const HeadsSource& source, std::size_t number, std::int64_t bloc
   options.execution = execution;
   std::vector<HeadTold> told;
   try {
-    told = recording::tell_heads({inputs.query.view, inputs.key.view}, options, blocks);
+    told = recording::tell_heads(inputs.query.view, blocks, [&](const HeadSummary& summary) {
+      heads_in_job(inputs.shape, {inputs.query.view, inputs.key.view}, options, summary);
+    });
   } catch (const InvalidArgument& error) {
     throw in_words_of_options(error);
   }
   std::optional<TokenScores> scores;
-  if (inputs.source) {
+  if (inputs.source && !is_silent()) {
     scores = token_scores(inputs.source->recording, inputs.source->attention, execution);
   }
   for (const HeadTold& one : told) {
@@ -87,7 +92,7 @@ HeadsResult compute_heads(const std::vector<HeadsSource>& sources, std::int64_t 
   }
   CallProgress said(progress, flop);
   Execution execution = {.threads = threads};
-  result.threads = threads_of(execution);
+  result.threads = threads_of(execution) * job_size();
   const auto start = std::chrono::steady_clock::now();
   double before = 0.0;
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -111,14 +116,14 @@ MapCells map_of_head(const HeadsSource& source, const HeadOfSource& head, std::i
   const ProblemShape& shape = source.inputs.shape;
   AttentionOptions options = source.rules.options();
   options.execution.threads = threads;
-  return attention_map(source.inputs.for_map(shape.kv_len),
-                       {.batch = head.batch,
-                        .head = head.number,
-                        .queries = {0, shape.q_len},
-                        .keys = {0, shape.kv_len},
-                        .rows = std::min(side, shape.q_len),
-                        .columns = std::min(side, shape.kv_len)},
-                       options)
+  return map_in_job(shape, source.inputs.for_map(shape.kv_len),
+                    {.batch = head.batch,
+                     .head = head.number,
+                     .queries = {0, shape.q_len},
+                     .keys = {0, shape.kv_len},
+                     .rows = std::min(side, shape.q_len),
+                     .columns = std::min(side, shape.kv_len)},
+                    options)
       .map;
 }
 

@@ -24,6 +24,7 @@
 #include "cli/problem/inputs.h"
 #include "cli/problem/rules.h"
 #include "cli/problem/token_file.h"
+#include "cli/shell/job.h"
 #include "cli/shell/message.h"
 #include "cli/shell/number_list.h"
 #include "cli/shell/option_types.h"
@@ -44,6 +45,7 @@ constexpr std::int64_t kUsualSide = 1024;
 class MapCommand : public Command {
  public:
   explicit MapCommand(CLI::App& parent);
+  bool runs_in_jobs() const override { return true; }
   int run() const override;
 
  private:
@@ -81,6 +83,7 @@ MapCommand::MapCommand(CLI::App& parent)
     add_map_options();
     add_look_options();
     add_output_options();
+    add_job_option(*app_);
   });
 }
 
@@ -162,6 +165,7 @@ void MapCommand::check_usage() const {
     if (arguments_.place.heads || given("--stats")) {
       throw UsageError("--values goes with one head, without --stats");
     }
+    if (job_size() > 1) throw UsageError("--values goes with one process");
   }
   // --output and --stats have different extensions, so they cannot be the same file.
 }
@@ -227,6 +231,7 @@ MapWords MapCommand::words(const AttendInputs& inputs, const AttendRules& rules,
                         .source = {},
                         .shape = shape,
                         .head = inputs.model_head(request.head),
+                        .some_heads = inputs.source && !inputs.source->attention.heads.empty(),
                         .mask = rules.mask_words,
                         .scores = rules.score_words(inputs.head_dim()),
                         .values = values_};
@@ -289,25 +294,32 @@ std::string MapCommand::report(const MapResult& result) const {
 
 int MapCommand::run() const {
   check_usage();
-  const auto [inputs, rules, place] = read_weight_problem(arguments_);
-  const MapRequest request = make_request(inputs.shape, place);
+  const WeightProblem problem = in_step([&] { return read_weight_problem(arguments_); });
+  const AttendInputs& inputs = problem.inputs;
+  const AttendRules& rules = problem.rules;
+  const MapRequest request = make_request(inputs.shape, problem.place);
   const MapLook drawn = map_look(colors_, tone_, request.keys.size());
-  const MapWords told = words(inputs, rules, request, drawn);
-  if (given("--output")) require_writable(output_);
-  if (given("--stats")) require_writable(stats_);
+  const MapWords told = in_step([&] {
+    if (given("--output")) require_writable(output_);
+    if (given("--stats")) require_writable(stats_);
+    return words(inputs, rules, request, drawn);
+  });
 
   Progress progress;
   const auto threads = static_cast<int>(arguments_.problem.threads);
   const MapResult result =
       values_ ? compute_value_map(inputs.source->attention, request, threads, progress)
               : compute_map(inputs, rules, request, threads, progress);
-  if (given("--output")) write_output(result, drawn, told);
-  if (given("--stats")) write_stats(request, result, told);
-  std::string text;
-  if (!given("--output")) {
-    text = map_as_text(result.map, drawn, told, choose_width(false), color_depth()) + "\n";
-  }
-  write_stdout(text + report(result));
+  do_step([&] {
+    if (is_silent()) return;
+    if (given("--output")) write_output(result, drawn, told);
+    if (given("--stats")) write_stats(request, result, told);
+    std::string text;
+    if (!given("--output")) {
+      text = map_as_text(result.map, drawn, told, choose_width(false), color_depth()) + "\n";
+    }
+    write_stdout(text + report(result));
+  });
   return 0;
 }
 

@@ -12,7 +12,9 @@
 #include "fovea/weights.h"
 
 #include "cli/problem/call.h"
+#include "cli/problem/shards.h"
 #include "cli/shell/call_progress.h"
+#include "cli/shell/job.h"
 #include "problem/part.h"
 
 namespace fovea::cli {
@@ -48,11 +50,11 @@ MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
   const auto start = std::chrono::steady_clock::now();
   try {
     static_cast<AttentionMap&>(result) =
-        attention_map(inputs.for_map(request.keys.size()), request, options);
+        map_in_job(inputs.shape, inputs.for_map(request.keys.size()), request, options);
   } catch (const InvalidArgument& error) {
     throw in_words_of_options(error);
   }
-  result.threads = threads_of(options.execution);
+  result.threads = threads_of(options.execution) * job_size();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   progress.clear();
   return result;

@@ -16,7 +16,9 @@
 
 #include "ceilings/ceilings.h"
 #include "cli/problem/rules.h"
+#include "cli/problem/shards.h"
 #include "cli/shell/call_progress.h"
+#include "cli/shell/job.h"
 #include "problem/mask_rules.h"
 
 namespace fovea::cli {
@@ -112,7 +114,7 @@ AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
                    const AttentionOutputs& outputs, Progress& progress) {
   AttendTimes times;
   times.engine = choose_engine(inputs);
-  times.threads = threads_of(options.execution);
+  times.threads = threads_of(options.execution) * job_size();
   // Returns early, since a file can specify billions of rows without elements.
   times.nothing = outputs.context.size() == 0 && outputs.lse.size() == 0;
   if (times.nothing) return times;
@@ -121,14 +123,14 @@ AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
   options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
   const Clock::time_point start = Clock::now();
   try {
-    attention_forward(inputs.query.view, inputs.key.view, inputs.value.view, options, outputs);
+    attend_in_job(inputs, options, outputs);
   } catch (const InvalidArgument& error) {
     throw in_words_of_options(error);
   }
   times.seconds = seconds_since(start);
   progress.clear();
   constexpr double kLongEnough = 0.1;
-  if (times.seconds > kLongEnough && times.engine != AttendEngine::kReference) {
+  if (times.seconds > kLongEnough && job_size() == 1 && times.engine != AttendEngine::kReference) {
     times.ceiling_gflops = kernels::fma_ceiling_gflops({.threads = times.threads, .seconds = 0.03});
   }
   return times;

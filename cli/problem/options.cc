@@ -15,6 +15,7 @@
 
 #include "cli/problem/recorded.h"
 #include "cli/problem/tensor_options.h"
+#include "cli/shell/job.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 
@@ -176,6 +177,20 @@ void add_score_options(CLI::App& app, AttendArguments& to) {
 void add_threads_option(CLI::App& app, AttendArguments& to) {
   add_integer(app, "--threads", to.threads, {std::int64_t{1}, kMaxThreads},
               "The number of threads; does not change the result. Default: one per CPU.");
+}
+
+void add_job_option(CLI::App& app) {
+  app.add_option_function<double>(
+         "--timeout",
+         [](double seconds) {
+           if (!(seconds >= 0.1 && seconds <= 1e6)) {
+             throw CLI::ValidationError(
+                 "--timeout", fmt::format("expected 0.1 to 1000000 seconds, got {}", seconds));
+           }
+           set_job_timeout(seconds);
+         },
+         "Under mpirun: give up a process that shows no sign of life for so long (default 300).")
+      ->type_name("SECONDS");
 }
 
 void add_problem_options(CLI::App& app, AttendArguments& to, const char* heading,

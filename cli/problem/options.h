@@ -29,6 +29,9 @@ void add_score_options(CLI::App& app, AttendArguments& to);
 /// Adds --threads under the app's current heading.
 void add_threads_option(CLI::App& app, AttendArguments& to);
 
+/// Adds --timeout, for commands that run in jobs (shell/job.h).
+void add_job_option(CLI::App& app);
+
 /// Adds the common options of commands for weights: recordings, tensors, then the options that
 /// `own` adds under `heading`, then threads, masks and scores. `own` must leave the app at the
 /// heading "Options".

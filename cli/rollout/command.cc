@@ -32,8 +32,8 @@
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
 #include "core/fail.h"
-#include "picture/png.h"
 #include "picture/svg.h"
+#include "picture/table.h"
 #include "text/text_width.h"
 
 namespace fovea::cli {
@@ -135,11 +135,16 @@ void RolloutCommand::write_output(const RolloutReport& report) const {
     } else if (ending == ".html") {
       write_file(output_, map_as_html(map, look, words));
     } else {
-      write_file(output_, map_as_png(map, look,
-                                     {{"Title", words.title},
-                                      {"Software", "fovea " + build_info().version},
-                                      {"Description", words.lines.front()},
-                                      {"Comment", "rows are layers, columns tokens"}}));
+      // Tokens by their numbers, which the printed table has too: their texts may have any letters.
+      TableLabels labels = {words.down, words.across, words.query_tokens, {}};
+      for (std::int64_t token = 0; token < map.columns(); ++token) {
+        labels.columns.push_back(std::to_string(token));
+      }
+      write_file(output_, table_as_png(map, look, labels,
+                                       {{"Title", words.title},
+                                        {"Software", "fovea " + build_info().version},
+                                        {"Description", words.lines.front()},
+                                        {"Comment", "rows are layers, columns tokens"}}));
     }
   }
 }

@@ -73,7 +73,13 @@ std::string rollout_text(const RolloutReport& report, std::int64_t top) {
     text += fmt::format("and {} more with {:.4f} together\n", with_share - count,
                         std::max(all - shown, 0.0));
   }
-  if (all < 0.9995) text += fmt::format("sinks take {:.4f}\n", 1.0 - all);
+  if (all < 0.9995) {
+    const bool sinks = std::ranges::any_of(report.layers, [](const RecordedAttention* layer) {
+      return !layer->options.score.sinks.empty();
+    });
+    text += fmt::format("{}queries that see no key take {:.4f}\n", sinks ? "sinks and " : "",
+                        1.0 - all);
+  }
   return text + fmt::format("\ntime   {}, {}\n", time_text(report.seconds),
                             counted(report.threads, "thread"));
 }

@@ -4,9 +4,13 @@
 
 #include "cli/shell/command.h"
 
+#include <fmt/format.h>
+
 #include "fovea/error.h"
 
 #include "cli/shell/help.h"
+#include "cli/shell/job.h"
+#include "cli/shell/message.h"
 
 namespace fovea::cli {
 namespace {
@@ -49,7 +53,15 @@ void CommandGroup::add_commands(std::initializer_list<MakeCommand> commands, con
 
 int CommandGroup::run() const {
   for (const auto& command : commands_) {
-    if (command->chosen()) return command->run();
+    if (!command->chosen()) continue;
+    if (job_size() > 1 && !command->runs_in_jobs()) {
+      throw UsageError(fmt::format(
+          "expected one process, got {}; attend, map and heads run on several", job_size()));
+    }
+    if (job_needs_mpi() && command->runs_in_jobs()) {
+      throw UsageError("expected one process, as this program is built without MPI (FOVEA_MPI=ON)");
+    }
+    return command->run();
   }
   return run_alone();
 }

@@ -26,6 +26,8 @@ class Command {
   virtual ~Command() = default;
 
   bool chosen() const { return app_->parsed(); }
+  /// Returns whether several processes can run the command together (job.h).
+  virtual bool runs_in_jobs() const { return false; }
   /// Runs the command and returns the exit code. May throw UsageError, InvalidArgument, IoError,
   /// OutputError and other exceptions; run_program (program.h) turns them into messages.
   virtual int run() const = 0;

@@ -15,6 +15,13 @@ namespace fovea::cli {
 namespace {
 
 const char* program_name = "fovea";
+bool silent = false;
+bool wrong_usage = false;
+
+std::string& unprinted() {
+  static std::string message;
+  return message;
+}
 
 }  // namespace
 
@@ -29,8 +36,22 @@ void write_stderr(std::string_view text) noexcept {
   }
 }
 
+void silence() noexcept { silent = true; }
+bool is_silent() noexcept { return silent; }
+const std::string& last_error() noexcept { return unprinted(); }
+
+void print_usage_error(std::string_view message) noexcept {
+  wrong_usage = true;
+  print_error(message);
+}
+bool usage_was_wrong() noexcept { return wrong_usage; }
+
 void print_error(std::string_view message) noexcept {
   try {
+    if (silent) {
+      unprinted() = visible(message);
+      return;
+    }
     write_stderr(std::string(program_name) + ": " + visible(message) + "\n");
   } catch (const std::exception&) {
     print_error_in_handler("out of memory");

@@ -24,6 +24,17 @@ void name_program(const char* name) noexcept;
 /// write errors.
 void print_error(std::string_view message) noexcept;
 
+/// As print_error(), for wrong usage.
+void print_usage_error(std::string_view message) noexcept;
+/// Returns whether print_usage_error() was called.
+bool usage_was_wrong() noexcept;
+
+/// Makes this process print neither messages nor output from now on (job.h).
+void silence() noexcept;
+bool is_silent() noexcept;
+/// Returns the last message that print_error() did not print.
+const std::string& last_error() noexcept;
+
 /// Prints the same from a signal handler, without escaping.
 void print_error_in_handler(std::string_view message) noexcept;
 

@@ -17,15 +17,19 @@ namespace fovea::cli {
 
 namespace fs = std::filesystem;
 
-void write_stdout(std::string_view text) { OutputFile::standard_output().write(text); }
+void write_stdout(std::string_view text) {
+  if (!is_silent()) OutputFile::standard_output().write(text);
+}
 
 void write_file(const std::string& path, std::string_view text) {
+  if (is_silent()) return;
   OutputFile file(path);
   file.write(text);
   file.finish();
 }
 
 void require_writable(const std::string& path) {
+  if (is_silent()) return;
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   // If a FIFO were opened and closed, its reader would see an empty output.

@@ -87,7 +87,7 @@ std::string reworded(const CLI::ParseError& error) {
 }
 
 int refuse(std::string_view problem, const CLI::App& app) {
-  print_error(fmt::format("{}; see {} --help", problem, command_name(app)));
+  print_usage_error(fmt::format("{}; see {} --help", problem, command_name(app)));
   return kBadInput;
 }
 

@@ -24,7 +24,8 @@ constexpr int kColumns = 79;
 
 Progress::Progress() {
   const char* term = std::getenv("TERM");
-  terminal_ = ::isatty(STDERR_FILENO) != 0 && term != nullptr && std::string_view(term) != "dumb";
+  terminal_ = !is_silent() && ::isatty(STDERR_FILENO) != 0 && term != nullptr &&
+              std::string_view(term) != "dumb";
 }
 
 void Progress::show(std::string_view text) {

@@ -13,6 +13,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cli/shell/job.h"
+
 namespace fovea::cli {
 namespace {
 
@@ -35,10 +37,14 @@ int columns_from_environment() {
   return columns;
 }
 
+// Returns whether standard output is a terminal. mpirun gives its processes one, whatever its own
+// output is.
+bool has_terminal() { return job_size() == 1 && ::isatty(STDOUT_FILENO) != 0; }
+
 // Returns the width of the terminal on standard output, or 0 if there is none.
 int columns_of_terminal() {
   winsize size{};
-  if (::isatty(STDOUT_FILENO) == 0 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  if (!has_terminal() || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
   return size.ws_col;
 }
 
@@ -47,8 +53,8 @@ int columns_of_terminal() {
 scene::Color choose_color(ColorWish wish, bool to_file) {
   if (wish == ColorWish::kNever) return scene::Color::kNone;
   if (wish == ColorWish::kAuto) {
-    const bool plain = to_file || ::isatty(STDOUT_FILENO) == 0 ||
-                       !environment("NO_COLOR").empty() || environment("TERM") == "dumb";
+    const bool plain = to_file || !has_terminal() || !environment("NO_COLOR").empty() ||
+                       environment("TERM") == "dumb";
     if (plain) return scene::Color::kNone;
   }
   const std::string_view depth = environment("COLORTERM");

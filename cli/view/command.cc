@@ -28,9 +28,9 @@
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
 #include "cli/view/inputs.h"
-#include "view/api.h"
-#include "view/security.h"
-#include "view/server.h"
+#include "view/api/api.h"
+#include "view/http/security.h"
+#include "view/http/server.h"
 
 namespace fovea::cli {
 namespace {
@@ -178,7 +178,7 @@ int ViewCommand::run() const {
   // All scenes have the same script.
   std::vector<std::string> scripts;
   for (const view::Input& input : inputs) {
-    if (scripts.empty()) scripts = view::script_sources(input.page);
+    if (scripts.empty() && input.page) scripts = view::script_sources(input.page());
   }
   view::Server server(static_cast<int>(port_));
   options.connections = [&server] { return server.connections(); };

@@ -25,7 +25,7 @@
 #include "cli/shell/number_list.h"
 #include "cli/shell/output.h"
 #include "core/fail.h"
-#include "view/open.h"
+#include "view/input/open.h"
 
 namespace fovea::cli {
 namespace {
@@ -34,6 +34,13 @@ using view::Input;
 using view::Layer;
 using view::TokenTexts;
 
+/// Returns the options that may name tensor files, that of the queries first.
+std::vector<std::string> tensor_specs(const AttendArguments& problem) {
+  return {problem.query,     problem.input,       problem.key,      problem.value,
+          problem.documents, problem.key_lengths, problem.mask,     problem.alignment,
+          problem.bias,      problem.slopes,      problem.relative, problem.sinks};
+}
+
 /// Returns a text that changes with the options and with the files that they name.
 std::string options_text(const AttendArguments& problem) {
   std::string text =
@@ -41,11 +48,9 @@ std::string options_text(const AttendArguments& problem) {
                   problem.dtype ? dtype_name(*problem.dtype) : "", problem.causal, problem.prefix,
                   problem.window, problem.scale.value_or(0.0), problem.softcap.value_or(0.0),
                   problem.alibi, problem.one_way, problem.distance);
-  for (const std::string* value :
-       {&problem.query, &problem.key, &problem.documents, &problem.key_lengths, &problem.mask,
-        &problem.alignment, &problem.bias, &problem.slopes, &problem.relative, &problem.sinks}) {
-    const view::FileState file = view::file_state(parse_tensor_spec(*value).path);
-    text += fmt::format("\n{} {} {}", *value, file.bytes, file.time);
+  for (const std::string& value : tensor_specs(problem)) {
+    const view::FileState file = view::file_state(parse_tensor_spec(value).path);
+    text += fmt::format("\n{} {} {}", value, file.bytes, file.time);
   }
   return text;
 }
@@ -73,6 +78,9 @@ class TensorReader {
 
   /// Adds the layers of one problem.
   void add(const AttendArguments& problem, const std::string& name, std::int64_t layer) {
+    for (const std::string& spec : tensor_specs(problem)) watch(parse_tensor_spec(spec).path);
+    watch(sources_.tokens);
+    watch(sources_.query_tokens);
     const AttendInputs inputs = read_inputs(problem, ValueWish::kIfGiven);
     const ProblemShape& shape = inputs.shape;
     if (shape.batch == 0 || shape.q_heads == 0 || shape.q_len == 0 || shape.kv_len == 0) {
@@ -97,8 +105,9 @@ class TensorReader {
     }
   }
 
-  Input input(const std::string& path) {
-    return view::tensors_input(path, std::move(layers_), options_text(sources_.problem));
+  Input input() {
+    return view::tensors_input(std::move(files_), std::move(layers_),
+                               options_text(sources_.problem));
   }
 
  private:
@@ -107,9 +116,18 @@ class TensorReader {
     return {tensor.view, std::make_shared<const TensorRef>(tensor.tensor)};
   }
 
+  /// Keeps the state of a file, unless the text is none: options may also have values as text.
+  void watch(const std::string& path) {
+    const view::FileState state = view::file_state(path);
+    if (state == view::FileState{}) return;
+    if (std::ranges::find(files_, path, &view::OpenedFile::path) != files_.end()) return;
+    files_.push_back({path, state});
+  }
+
   const ViewSources& sources_;
   AttendRules rules_;
   TokenTexts tokens_, query_tokens_;
+  std::vector<view::OpenedFile> files_;
   std::vector<Layer> layers_;
 };
 
@@ -155,15 +173,14 @@ Input open_tensors(const ViewSources& sources, const std::string& path) {
     problem.key = fmt::format("{}:layers.{}.key", path, layer);
     reader.add(problem, fmt::format("layers.{}", layer), layer);
   }
-  return reader.input(path);
+  return reader.input();
 }
 
 /// Returns the tensors that the options name.
 Input open_named_tensors(const ViewSources& sources) {
   TensorReader reader(sources);
   reader.add(sources.problem, "attention", 0);
-  const std::string& query = sources.problem.query;
-  return reader.input(parse_tensor_spec(query.empty() ? sources.problem.input : query).path);
+  return reader.input();
 }
 
 Input open_file(const ViewSources& sources, const std::string& path) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/problem/arguments.h"
-#include "view/input.h"
+#include "view/input/input.h"
 
 namespace fovea::cli {
 

@@ -87,8 +87,8 @@ struct RolloutRequest {
 /// The product is evaluated from the left: one vector times one matrix per layer, recomputed part
 /// by part.
 ///
-/// layers   the self-attentions of one stack, first layer first; each with the same batch, and with
-///          as many keys as queries, the same for all
+/// layers   the self-attentions of one stack, first layer first, each once; each with the same
+///          batch, and with as many keys as queries, the same for all
 /// Returns  [layers, tokens] float64: row l is the share that each token has as an input of layer
 ///          l. Row 0 is the rollout to the tokens of the text. Each row sums to 1, minus what sinks
 ///          and rows that see no key take away.

@@ -156,6 +156,9 @@ struct Dropout {
   std::uint64_t seed = 0;
   /// Should differ between calls with the same seed.
   std::uint32_t call = 0;
+  /// The position of the first query and key, for calls that compute a part of a larger problem.
+  std::int64_t first_query = 0;
+  std::int64_t first_key = 0;
 };
 
 /// All options of an attention call.

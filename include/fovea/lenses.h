@@ -19,9 +19,9 @@ namespace fovea {
 /// maximum_key is int64. Distances are differences of positions. Query i is at position i + offset
 /// (AttentionOptions::alignment), so distances in a causal row are never negative.
 ///
-/// In a row that sees no key, entropy, maximum and first_key are 0, maximum_key is -1, and both
-/// distances are NaN. In a row with NaN or +infinity among its scores, all statistics are NaN and
-/// maximum_key is -1.
+/// In a row that sees no key, entropy, maximum and first_key are 0, maximum_key is -1, and the
+/// distances and mean_offset are NaN. In a row with NaN or +infinity among its scores, all
+/// statistics are NaN and maximum_key is -1.
 struct RowStatistics {
   MutableTensorView entropy = {};            ///< -sum_j w_j ln(w_j), in nats
   MutableTensorView maximum = {};            ///< the largest weight of the row
@@ -29,6 +29,9 @@ struct RowStatistics {
   MutableTensorView mean_distance = {};      ///< sum_j w_j (i + offset - j) / sum_j w_j
   MutableTensorView distance_variance = {};  ///< sum_j w_j (i + offset - j - mean)^2 / sum_j w_j
   MutableTensorView first_key = {};          ///< the weight of key 0 of the row's sequence
+  /// sum_j w_j (j - maximum_key) / sum_j w_j: the mean key as seen from maximum_key. Unlike
+  /// mean_distance, it has all its digits if the keys with weight are far away.
+  MutableTensorView mean_offset = {};
 };
 
 /// The k largest weights of each row, in descending order; ties are broken by the lower key. If a

@@ -6,6 +6,7 @@
     scaled_dot_product_attention    attention with PyTorch's signature
     fovea.torch                     attention in PyTorch's autograd; imported separately
     fovea.transformers              attention of models of transformers; imported separately
+    fovea.distributed               attention of sequences cut over several processes; imported separately
     fovea.nn                        trainable layers; imported separately
     causal, window, prefix, ...     masks as rules, combined with & and |
     Lenses, weights, Weights        statistics of the weights, and parts of the unstored matrix

@@ -56,6 +56,16 @@ def _given(
     return given
 
 
+def _share(gradient: Tensor | None, name: str, ranks: Any) -> Tensor | None:
+    """Returns a rank's share of a gradient, so that the sum over ranks is the gradient. All ranks have the whole
+    gradients of tables, sinks and biases; but of a bias with a row per query, each has the rows of its queries."""
+    if gradient is None or name in ("query", "key", "value"):
+        return gradient
+    if name == "bias" and gradient.dim() >= 2 and gradient.shape[-2] > 1:
+        return gradient
+    return gradient / ranks.size
+
+
 class _Once(torch.autograd.Function):
     """Identity function that makes a gradient depend on `sources` in the graph, but raises RuntimeError when it is
     differentiated. once_differentiable() is not enough: it treats the gradient as a constant if the incoming
@@ -72,14 +82,18 @@ class _Once(torch.autograd.Function):
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, options: dict[str, Any], *tensors: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, ranks: Any, options: dict[str, Any], *tensors: Tensor | None) -> tuple[Tensor, Tensor]:
         query, key, value, *others = tensors
         assert query is not None
         assert key is not None
         assert value is not None
-        context, lse = _engine.attention(
-            query.detach(), key.detach(), value.detach(), return_lse=True, **_given(options, *others)
-        )
+        inputs = (query.detach(), key.detach(), value.detach())
+        given = _given(options, *others)
+        if ranks is None:
+            context, lse = _engine.attention(*inputs, return_lse=True, **given)
+        else:
+            context, lse = _engine._sharded_attention(ranks, *inputs, return_lse=True, **given)
+        ctx.ranks = ranks
         ctx.save_for_backward(*tensors, context, lse)
         ctx.options = options
         ctx.set_materialize_grads(False)
@@ -93,22 +107,24 @@ class _Attention(torch.autograd.Function):
         sources = [one for one in (grad_context, grad_lse, *tensors) if one is not None and one.is_floating_point()]
         if grad_context is None:  # the loss does not depend on the context
             grad_context = torch.zeros_like(context)
-        gradients = _engine.attention_backward(
-            query.detach(),
-            key.detach(),
-            value.detach(),
-            context.detach(),
-            lse.detach(),
-            grad_context.detach(),
-            grad_lse=None if grad_lse is None else grad_lse.detach(),
-            wanted=[name for name, needed in zip(_NAMES, ctx.needs_input_grad[1:], strict=False) if needed],
+        results = [one.detach() for one in (query, key, value, context, lse, grad_context)]
+        given = {
+            "grad_lse": None if grad_lse is None else grad_lse.detach(),
+            "wanted": [name for name, needed in zip(_NAMES, ctx.needs_input_grad[2:], strict=False) if needed],
             **_given(ctx.options, *others),
-        )
+        }
+        if ctx.ranks is None:
+            gradients = _engine.attention_backward(*results, **given)
+        else:
+            with ctx.ranks:
+                gradients = _engine._sharded_attention_backward(ctx.ranks, *results, **given)
         found = [getattr(gradients, name) for name in _NAMES]
+        if ctx.ranks is not None:
+            found = [_share(one, name, ctx.ranks) for one, name in zip(found, _NAMES, strict=True)]
         typed = [None if one is None else one.to(own.dtype) for one, own in zip(found, tensors, strict=False)]
         if again:
             typed = [None if one is None else _Once.apply(one, *sources) for one in typed]
-        return None, *typed, None
+        return None, None, *typed, None
 
 
 def _check_tensors(**tensors: object) -> None:
@@ -177,30 +193,49 @@ def attention(
         >>> query, key, value = torch.randn(3, 1, 8, 128, 64).requires_grad_()
         >>> fovea.torch.attention(query, key, value, mask=fovea.causal()).sum().backward()
     """
+    return _attention(
+        query,
+        key,
+        value,
+        return_lse=return_lse,
+        mask=mask,
+        scale=scale,
+        softcap=softcap,
+        bias=bias,
+        alibi=alibi,
+        relative=relative,
+        sinks=sinks,
+        alignment=alignment,
+        query_starts=query_starts,
+        key_starts=key_starts,
+        dropout=dropout,
+        threads=threads,
+    )
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    ranks: Any = None,
+    return_lse: bool = False,
+    bias: Tensor | None = None,
+    **options: Any,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """attention(); with `ranks`, of sharded tensors."""
     _check_tensors(query=query, key=key, value=value)
     if bias is not None:
         _check_tensors(bias=bias)
-    options: dict[str, Any] = {
-        "mask": mask,
-        "scale": scale,
-        "softcap": softcap,
-        "alibi": alibi,
-        "relative": relative,
-        "sinks": sinks,
-        "alignment": alignment,
-        "query_starts": query_starts,
-        "key_starts": key_starts,
-        "dropout": dropout,
-        "threads": threads,
-    }
+    relative = options.get("relative")
     # Passed as arguments, not inside options, because autograd saves only tensor arguments.
     table = None
     if isinstance(relative, RelativeTable):
         table = relative.table
         _check_tensors(relative=table)
         options["relative"] = {"bidirectional": relative.bidirectional, "max_distance": relative.max_distance}
-    tensors = [options.pop(name) if isinstance(options[name], Tensor) else None for name in ("sinks", "mask")]
-    context, lse = _Attention.apply(options, query, key, value, bias, table, *tensors)
+    tensors = [options.pop(name) if isinstance(options.get(name), Tensor) else None for name in ("sinks", "mask")]
+    context, lse = _Attention.apply(ranks, options, query, key, value, bias, table, *tensors)
     return (context, lse) if return_lse else context
 
 

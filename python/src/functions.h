@@ -22,6 +22,7 @@ void add_cache(nanobind::module_& module);
 void add_scene(nanobind::module_& module);
 void add_recording(nanobind::module_& module);
 void add_analyses(nanobind::module_& module);
+void add_distributed(nanobind::module_& module);
 void add_random(nanobind::module_& module);
 void add_info(nanobind::module_& module);
 

@@ -43,6 +43,7 @@ NB_MODULE(_fovea, module) {
   add_scene(module);
   add_recording(module);
   add_analyses(module);
+  add_distributed(module);
   add_random(module);
   add_info(module);
   name_arguments_in_errors(module);

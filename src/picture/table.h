@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A PNG of a small map with labelled rows and columns, such as numbers of layers and heads.
+// A PNG of a map with labelled rows and columns, such as numbers of layers and heads.
 
 #pragma once
 
@@ -20,7 +20,8 @@ struct TableLabels {
   std::vector<std::string> columns;
 };
 
-/// Returns a PNG on a white ground, in which each cell is a square of several pixels.
+/// Returns a PNG on a white ground, in which each cell is a square of several pixels. A long side
+/// has cells of down to one pixel.
 std::string table_as_png(const MapCells& map, const MapLook& look, const TableLabels& labels,
                          const std::vector<ImageText>& texts);
 

@@ -19,9 +19,11 @@ MapWords map_words(const MapSubject& subject, const MapRequest& request, const M
     words.lines.push_back(
         visible(fmt::format("{}{}{}", subject.model, both ? ", " : "", subject.source)));
   }
-  const std::string head =
-      request.heads ? fmt::format("the {} of {} heads", pool_name(*request.heads), shape.q_heads)
-                    : fmt::format("head {} of {}", subject.head, shape.q_heads);
+  std::string head = fmt::format("head {} of {}", subject.head, shape.q_heads);
+  if (subject.some_heads) head = fmt::format("head {}, {} recorded", subject.head, shape.q_heads);
+  if (request.heads) {
+    head = fmt::format("the {} of {} heads", pool_name(*request.heads), shape.q_heads);
+  }
   words.lines.push_back(fmt::format("batch item {} of {}, {}; queries {} of {}, keys {} of {}",
                                     request.batch, shape.batch, head, span_words(request.queries),
                                     shape.q_len, span_words(request.keys), shape.kv_len));

@@ -35,7 +35,8 @@ struct MapSubject {
   std::string name;           ///< "layers.3 of run.safetensors"
   std::string model, source;  ///< of a recording; may be empty
   ProblemShape shape;
-  std::int64_t head = 0;  ///< index in the model
+  std::int64_t head = 0;    ///< index in the model
+  bool some_heads = false;  ///< whether the shape has only some heads of the model
   std::string mask, scores;
   bool values = false;  ///< whether weights are multiplied by the norms of values
 };

@@ -46,6 +46,18 @@ DocumentIds DocumentIds::cut(std::int64_t batch, std::int64_t begin, std::int64_
   return DocumentIds(Tensor::from({count}, part(row(batch), begin, begin + count)));
 }
 
+DocumentIds DocumentIds::cut(std::int64_t begin, std::int64_t count) const {
+  Shape shape = shape_;
+  shape[shape.rank() - 1] = count;
+  Tensor ids(DType::kInt64, shape);
+  const std::int64_t rows = count == 0 ? 0 : element_count(shape) / count;
+  for (std::int64_t number = 0; number < rows; ++number) {
+    std::ranges::copy(part(row(number), begin, begin + count),
+                      ids.span<std::int64_t>().begin() + number * count);
+  }
+  return DocumentIds(ids);
+}
+
 std::int64_t DocumentIds::row_number(std::int64_t batch) const {
   return shape_.rank() == 1 || shape_[0] == 1 ? 0 : batch;
 }

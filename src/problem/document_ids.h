@@ -30,6 +30,8 @@ class DocumentIds {
 
   /// Returns a copy of `count` ids of row(batch), starting at position `begin`.
   DocumentIds cut(std::int64_t batch, std::int64_t begin, std::int64_t count) const;
+  /// Returns a copy of `count` ids of each row, starting at position `begin`.
+  DocumentIds cut(std::int64_t begin, std::int64_t count) const;
 
   /// Returns the ids of a batch item. A single row applies to all batch items.
   std::span<const std::int64_t> row(std::int64_t batch) const;

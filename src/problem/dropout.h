@@ -46,22 +46,26 @@ class DropoutRule {
         key_{static_cast<std::uint32_t>(dropout.seed),
              static_cast<std::uint32_t>(dropout.seed >> 32)},
         head_(static_cast<std::uint32_t>(item * q_heads + head)),
-        call_(dropout.call) {}
+        call_(dropout.call),
+        first_query_(dropout.first_query),
+        first_key_(dropout.first_key) {}
 
   /// Returns the threshold: a weight is kept if its random word is at least this.
   std::uint32_t threshold() const { return threshold_; }
   /// Returns the factor for kept weights, 1 / (1 - probability).
   double factor() const { return factor_; }
   std::array<std::uint32_t, 2> key() const { return key_; }
-  /// Returns the counter of the group of four keys that contains `first_key`.
-  std::array<std::uint32_t, 4> counter(std::int64_t query, std::int64_t first_key) const {
-    return {static_cast<std::uint32_t>(first_key / 4), static_cast<std::uint32_t>(query), head_,
-            call_};
+  /// Returns the counter of the group of four keys that contains `key`.
+  std::array<std::uint32_t, 4> counter(std::int64_t query, std::int64_t key) const {
+    return {static_cast<std::uint32_t>((first_key_ + key) / 4),
+            static_cast<std::uint32_t>(first_query_ + query), head_, call_};
   }
+  /// Returns the position of `key` in its group.
+  std::int64_t place(std::int64_t key) const { return (first_key_ + key) % 4; }
 
   bool keeps(std::int64_t query, std::int64_t key) const {
     const auto words = philox::words(counter(query, key), key_);
-    return words[static_cast<std::size_t>(key % 4)] >= threshold_;
+    return words[static_cast<std::size_t>(place(key))] >= threshold_;
   }
 
  private:
@@ -70,6 +74,7 @@ class DropoutRule {
   std::array<std::uint32_t, 2> key_;
   std::uint32_t head_;
   std::uint32_t call_;
+  std::int64_t first_query_, first_key_;
 };
 
 }  // namespace fovea

@@ -62,6 +62,9 @@ struct Prefix : IntervalRule<Prefix> {
 
   KeyInterval interval(const ScorePosition&) const { return {.end = length}; }
   void validate(const ProblemShape&, std::span<const std::int64_t>) const {}
+  Prefix part(const PartSpan& span) const {
+    return Prefix(std::max<std::int64_t>(length - span.skipped_keys, 0));
+  }
   std::string to_string() const { return fmt::format("prefix({})", length); }
 };
 
@@ -101,8 +104,12 @@ struct KeyLengths : IntervalRule<KeyLengths> {
     }
   }
   KeyLengths part(const PartSpan& span) const {
+    std::vector<std::int64_t> own = span.all_items() ? lengths : std::vector{length(span.item)};
     // A length shared by all sequences may exceed the key count of this one.
-    return KeyLengths({std::min(length(span.item), span.keys)});
+    for (std::int64_t& one : own) {
+      one = std::clamp<std::int64_t>(one - span.skipped_keys, 0, span.keys);
+    }
+    return KeyLengths(std::move(own));
   }
   std::string to_string() const { return fmt::format("key_lengths({})", fmt::join(lengths, ", ")); }
 
@@ -156,6 +163,9 @@ struct Documents {
     }
   }
   Documents part(const PartSpan& span) const {
+    if (span.all_items()) {
+      return {queries.cut(span.first_query, span.queries), keys.cut(span.first_key, span.keys)};
+    }
     return {queries.cut(span.batch, span.first_query, span.queries),
             keys.cut(span.batch, span.first_key, span.keys)};
   }

@@ -70,12 +70,15 @@ void validate_dropout(const Dropout& dropout, const ProblemShape& shape) {
                   dropout.probability);
   }
   if (dropout.probability == 0.0) return;
-  const auto require_fewer = [](const char* name, std::int64_t most, std::int64_t length) {
-    if (length <= most) return;
-    fail_argument("dropout", "expected {} of at most {}, got {}", name, most, length);
+  const auto require_fewer = [](const char* name, std::int64_t most, std::int64_t first,
+                                std::int64_t length) {
+    if (first < 0) fail_argument("dropout", "expected first positions of 0 or more, got {}", first);
+    if (length <= most && first <= most - length) return;
+    fail_argument("dropout", "expected {} of at most {}, got {}", name,
+                  most - std::min(first, most), length);
   };
-  require_fewer("q_len", kMaxWord, shape.q_len);
-  require_fewer("kv_len", kMaxWord * 4 + 3, shape.kv_len);
+  require_fewer("q_len", kMaxWord, dropout.first_query, shape.q_len);
+  require_fewer("kv_len", kMaxWord * 4 + 3, dropout.first_key, shape.kv_len);
   if (shape.items() > 0 && shape.q_heads > kMaxWord / shape.items()) {
     fail_argument("dropout", "expected q_heads * {} of at most {}, got {} * {}",
                   shape.sequences > 0 ? "sequences" : "batch", kMaxWord, shape.q_heads,

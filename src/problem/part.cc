@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "core/fail.h"
 
@@ -39,16 +40,17 @@ PartSpan span_of(const AttentionOptions& options, const ProblemShape& shape,
           .keys = item.kv_len};
 }
 
-/// A custom score function, and the position of the part's first query in the whole problem.
+/// A custom score function, and the position of the part's first score in the whole problem.
 struct CustomPart {
   CustomScore whole;
   ScorePosition origin;
 
   ScorePosition moved(ScorePosition at) const {
-    at.batch = origin.batch;
-    at.head = origin.head;
+    at.batch += origin.batch;
+    at.head += origin.head;
     at.query += origin.query;
-    at.offset -= origin.query;
+    at.key += origin.key;
+    at.offset += origin.key - origin.query;
     at.query_start = origin.query_start;
     at.key_start = origin.key_start;
     return at;
@@ -86,10 +88,11 @@ CustomScore part_of(const CustomScore& whole, const ScorePosition& origin) {
 
 ScoreOptions part_of(const ScoreOptions& whole, const ProblemShape& shape, const PartSpan& span,
                      const ScorePosition& origin) {
-  const auto head = static_cast<std::size_t>(span.head);
   ScoreOptions part = whole;
   part.custom = part_of(whole.custom, origin);
   part.bias = part_of(whole.bias, span);
+  if (span.head == PartSpan::kAll) return part;
+  const auto head = static_cast<std::size_t>(span.head);
   if (part.alibi) {
     const auto& slopes = whole.alibi->slopes;
     part.alibi->slopes = {slopes.empty() ? default_alibi_slope(span.head, shape.q_heads)
@@ -121,9 +124,12 @@ TensorView rows_of(const TensorView& tensor, std::int64_t batch, std::int64_t he
 TensorRef part_of(const TensorRef& tensor, const PartSpan& part) {
   if (!tensor.defined()) return {};
   TensorView view = tensor.view();
-  if (view.rank() == 4) view = view[view.extent(0) == 1 ? 0 : part.batch];
-  if (view.rank() == 3) view = view[view.extent(0) == 1 ? 0 : part.head];
+  if (!part.all_items()) {
+    if (view.rank() == 4) view = view[view.extent(0) == 1 ? 0 : part.batch];
+    if (view.rank() == 3) view = view[view.extent(0) == 1 ? 0 : part.head];
+  }
   Index first = view.shape();
+  for (int dim = 0; dim < view.rank(); ++dim) first[dim] = 0;
   Shape shape = view.shape();
   const auto cut = [&](int dim, std::int64_t begin, std::int64_t count) {
     if (dim < 0) return;
@@ -135,6 +141,43 @@ TensorRef part_of(const TensorRef& tensor, const PartSpan& part) {
   cut(view.rank() - 2, part.first_query, part.queries);
   const bool empty = element_count(shape) == 0;
   return TensorView(empty ? view.data() : view.address(first), view.dtype(), shape, view.strides());
+}
+
+AttentionOptions part_of(const AttentionOptions& options, const ProblemShape& shape,
+                         const PairRange& range) {
+  if (options.sequences.count() > 0) {
+    fail_argument("sequences", "expected none in a part with several heads, got {}",
+                  options.sequences.count());
+  }
+  const auto require_range = [](const char* name, const char* length_name, std::int64_t length,
+                                std::int64_t first, std::int64_t count) {
+    if (first >= 0 && count >= 0 && first <= length && count <= length - first) return;
+    fail_argument(name, "expected a range within {} = {}, got {} from {} on", length_name, length,
+                  count, first);
+  };
+  require_range("part.queries", "q_len", shape.q_len, range.first_query, range.queries);
+  require_range("part.keys", "kv_len", shape.kv_len, range.first_key, range.keys);
+  const PartSpan span = {.item = PartSpan::kAll,
+                         .batch = PartSpan::kAll,
+                         .head = PartSpan::kAll,
+                         .kv_head = PartSpan::kAll,
+                         .first_query = range.first_query,
+                         .queries = range.queries,
+                         .first_key = range.first_key,
+                         .keys = range.keys,
+                         .skipped_keys = range.first_key};
+  AttentionOptions part = options;
+  part.mask = part_of(options.mask, span);
+  part.score =
+      part_of(options.score, shape, span, {.query = range.first_query, .key = range.first_key});
+  std::vector<std::int64_t> offsets;
+  for (std::int64_t item = 0; item < shape.batch; ++item) {
+    offsets.push_back(query_offset(options, shape, item) + range.first_query - range.first_key);
+  }
+  part.alignment = Alignment::offsets(std::move(offsets));
+  part.dropout.first_query += range.first_query;
+  part.dropout.first_key += range.first_key;
+  return part;
 }
 
 TensorView no_value(const TensorView& key) {

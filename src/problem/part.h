@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A part of a problem as a problem of its own: some consecutive queries of one head, with all keys
-// of their sequence. Tensors are read in place; masks and positions are shifted.
+// of their sequence; or a range of queries and a range of keys, of all batch items and heads.
+// Tensors are read in place; masks and positions are shifted.
 
 #pragma once
 
 #include <cstdint>
 
 #include "fovea/attention_options.h"
+#include "fovea/export.h"
 #include "fovea/mask.h"
 #include "fovea/tensor.h"
 
@@ -20,24 +22,45 @@ struct PartPlace {
   std::int64_t first_query = 0, queries = 0;  ///< a range within the item; may be empty
 };
 
+/// The selection of consecutive queries and consecutive keys of all batch items and heads.
+struct PairRange {
+  std::int64_t first_query = 0, queries = 0;
+  std::int64_t first_key = 0, keys = 0;
+};
+
 /// The location of a part in the tensors of the whole problem.
 struct PartSpan {
+  static constexpr std::int64_t kAll = -1;  ///< for item, batch, head and kv_head
   std::int64_t item = 0;
   std::int64_t batch = 0;
   std::int64_t head = 0;
   std::int64_t kv_head = 0;
   std::int64_t first_query = 0, queries = 0;  ///< in the tensors, where sequences may be packed
   std::int64_t first_key = 0, keys = 0;
+  std::int64_t skipped_keys = 0;  ///< keys of the item before the part
+
+  bool all_items() const { return item == kAll; }
 };
 
-/// Returns the mask of the part: query i of batch item 0 and head 0 sees key j exactly if `mask`
-/// lets query i of the part see key j of the part. The caller shifts the alignment.
+/// Returns the mask of the part: query i of the part, which has batch item 0 and head 0 unless the
+/// span has all of them, sees key j of the part exactly if `mask` lets it. The caller shifts the
+/// alignment.
 Mask part_of(const Mask& mask, const PartSpan& part);
 
 /// Returns the part of a tensor that broadcasts to [batch, q_heads, q_len, kv_len]. The result
-/// broadcasts to [queries, keys]; it is undefined if `tensor` is undefined. The result is a view of
-/// `tensor`, which must outlive the view.
+/// broadcasts to [queries, keys], or to [batch, q_heads, queries, keys] for all items and heads; it
+/// is undefined if `tensor` is undefined. The result is a view of `tensor`, which must outlive the
+/// view.
 TensorRef part_of(const TensorRef& tensor, const PartSpan& part);
+
+/// Returns the options of a range of pairs as a problem of its own, [batch, q_heads, queries,
+/// keys], with the execution options of the whole. Its results are those of the whole problem if no
+/// other key were visible. `options` must be valid for `shape`; the tensors that they refer to must
+/// outlive the result.
+///
+/// Errors   throws InvalidArgument if the range is outside the problem, or if sequences are packed.
+FOVEA_API AttentionOptions part_of(const AttentionOptions& options, const ProblemShape& shape,
+                                   const PairRange& range);
 
 /// Returns `key` as a value tensor with value_dim 0, for calls that compute only weights.
 TensorView no_value(const TensorView& key);

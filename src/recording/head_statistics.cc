@@ -11,16 +11,22 @@ namespace fovea::recording {
 
 std::vector<engine::HeadTold> tell_heads(const WeightInputs& inputs,
                                          const AttentionOptions& options, std::int64_t blocks) {
-  const std::int64_t batch = inputs.query.extent(0);
-  const std::int64_t heads = inputs.query.extent(1);
-  const DType type = inputs.query.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  return tell_heads(inputs.query, blocks,
+                    [&](const HeadSummary& summary) { attention_heads(inputs, options, summary); });
+}
+
+std::vector<engine::HeadTold> tell_heads(const TensorView& query, std::int64_t blocks,
+                                         const std::function<void(const HeadSummary&)>& compute) {
+  const std::int64_t batch = query.extent(0);
+  const std::int64_t heads = query.extent(1);
+  const DType type = query.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   std::array<Tensor, kHeadNumbers.size()> found;
   HeadSummary summary{.blocks = blocks};
   for (std::size_t i = 0; i < found.size(); ++i) {
     found[i] = Tensor(type, {batch, heads});
     summary.*kHeadNumbers[i].output = found[i];
   }
-  attention_heads(inputs, options, summary);
+  compute(summary);
   std::vector<engine::HeadTold> all;
   for (std::int64_t item = 0; item < batch; ++item) {
     for (std::int64_t head = 0; head < heads; ++head) {

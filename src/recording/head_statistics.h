@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "fovea/analysis.h"
@@ -18,8 +19,13 @@ namespace fovea::recording {
 /// The default of HeadSummary::blocks.
 inline constexpr std::int64_t kHeadBlocks = 16;
 
-/// Computes the numbers of all heads of a problem, by batch item and head. HeadTold::head is the
-/// index of the head in the tensors. Throws as attention_heads() does.
+/// Returns the numbers of all heads of a query tensor, by batch item and head, which `compute` is
+/// called for. HeadTold::head is the index of the head in the tensors.
+FOVEA_API std::vector<engine::HeadTold> tell_heads(
+    const TensorView& query, std::int64_t blocks,
+    const std::function<void(const HeadSummary&)>& compute);
+
+/// As above, by attention_heads(), and throws as it does.
 FOVEA_API std::vector<engine::HeadTold> tell_heads(const WeightInputs& inputs,
                                                    const AttentionOptions& options,
                                                    std::int64_t blocks);

@@ -12,6 +12,8 @@
 #include "fovea/attention_options.h"
 #include "fovea/recording.h"
 
+#include "problem/pair_score.h"
+
 namespace fovea::recording {
 
 /// Queries and keys of one head in float32, O(N) memory.
@@ -24,15 +26,11 @@ class PairWeights {
   double sum(std::int64_t query, std::span<const std::int64_t> keys) const;
 
  private:
-  /// Returns the score of a visible key in double; -inf if a bias or score hides it.
-  double score(const ScorePosition& at) const;
-
   const RecordedAttention& attention_;
   ProblemShape shape_;
   ScorePosition origin_;  // of query 0 and key 0
   std::int64_t head_dim_ = 0;
-  double scale_ = 1.0;
-  double slope_ = 0.0;  // of ALiBi
+  PairScore score_;
   std::vector<float> query_, key_;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "fovea/analysis.h"
@@ -22,8 +23,14 @@ namespace {
 void check_rollout(std::span<const RecordedAttention* const> layers,
                    const RolloutRequest& request) {
   if (layers.empty()) fail_argument("layers", "expected at least one attention, got none");
+  std::unordered_map<std::int64_t, const RecordedAttention*> once;
   for (const RecordedAttention* const layer : layers) {
     require_recorded(*layer);
+    const auto [other, is_new] = once.emplace(layer->layer, layer);
+    if (!is_new) {
+      fail_argument("layers", "expected each layer of one stack once, got layer {} twice: {}, {}",
+                    layer->layer, other->second->name, layer->name);
+    }
     const ProblemShape shape = layer->shape(), first = layers.front()->shape();
     if (layer->kind == AttentionKind::kCross || shape.q_len != shape.kv_len) {
       fail_argument("layers",

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 #include <limits>
 
 namespace fovea::reference {
@@ -16,7 +18,7 @@ RowNumbers row_numbers(std::span<const double> weights, const ScorePosition& pla
   double sum = 0.0;
   for (std::size_t j = 0; j < weights.size(); ++j) {
     const double weight = weights[j];
-    if (std::isnan(weight)) return {kNan, kNan, -1, kNan, kNan, kNan};
+    if (std::isnan(weight)) return {kNan, kNan, -1, kNan, kNan, kNan, kNan};
     sum += weight;
     if (weight > 0.0) row.entropy -= weight * std::log(weight);
     if (weight > row.maximum) {
@@ -27,7 +29,7 @@ RowNumbers row_numbers(std::span<const double> weights, const ScorePosition& pla
   const auto first = static_cast<std::size_t>(place.key_start);
   if (first < weights.size()) row.first_key = weights[first];
   if (row.maximum_key < 0) {
-    row.mean_distance = row.distance_variance = kNan;
+    row.mean_distance = row.distance_variance = row.mean_offset = kNan;
     return row;
   }
   // Distances use key positions relative to the first key of the sequence.
@@ -42,6 +44,11 @@ RowNumbers row_numbers(std::span<const double> weights, const ScorePosition& pla
     row.distance_variance += weights[j] * off * off;
   }
   row.distance_variance /= sum;
+  for (std::size_t j = 0; j < weights.size(); ++j) {
+    row.mean_offset +=
+        weights[j] * static_cast<double>(static_cast<std::int64_t>(j) - row.maximum_key);
+  }
+  row.mean_offset /= sum;
   return row;
 }
 
@@ -53,8 +60,10 @@ std::vector<std::pair<std::int64_t, double>> top_keys(std::span<const double> we
   for (std::size_t j = 0; j < weights.size() && !spoilt; ++j) {
     if (weights[j] > 0.0) top.emplace_back(static_cast<std::int64_t>(j), weights[j]);
   }
-  std::stable_sort(top.begin(), top.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  const auto count = std::min<std::ptrdiff_t>(k, std::ssize(top));
+  std::partial_sort(top.begin(), top.begin() + count, top.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
   top.resize(static_cast<std::size_t>(k),
              {-1, spoilt ? std::numeric_limits<double>::quiet_NaN() : 0.0});
   return top;
@@ -75,6 +84,7 @@ void write_lenses(const Lenses& lenses, const Row& row, const Rows& rows, std::i
   write(to.mean_distance, found.mean_distance);
   write(to.distance_variance, found.distance_variance);
   write(to.first_key, found.first_key);
+  write(to.mean_offset, found.mean_offset);
   if (to.maximum_key.defined()) to.maximum_key.at<std::int64_t>(at) = found.maximum_key;
 
   const TopKeys& top = lenses.top;

@@ -25,6 +25,7 @@ struct RowNumbers {
   double mean_distance = 0.0;
   double distance_variance = 0.0;
   double first_key = 0.0;
+  double mean_offset = 0.0;
 };
 
 /// Returns the statistics of a row of weights. weights[0] belongs to key 0 of the tensor, and

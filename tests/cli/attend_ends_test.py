@@ -17,7 +17,7 @@ import time
 import unittest
 
 from attend_problem import AttendTest, problem
-from support import FOVEA, TIMEOUT_S, default_signals, environment, limits_memory
+from support import FOVEA, TIMEOUT_S, await_handler, default_signals, environment, limits_memory
 from tensor_files import npy
 
 
@@ -32,6 +32,8 @@ class EarlyEndTest(AttendTest):
             with subprocess.Popen([FOVEA, *arguments, "--output", path], stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                   env=environment(), preexec_fn=default_signals) as process:
+                if number != signal.SIGKILL:
+                    await_handler(process, number)
                 time.sleep(0.3)
                 process.send_signal(number)
                 out, err = process.communicate(timeout=TIMEOUT_S)

@@ -120,6 +120,42 @@ class RolloutTest(RecordingTest):
         self.assertIn("&lt;b&gt;The&lt;/b&gt;", (self.dir / "r.svg").read_text())
         self.assertNotIn("\u202e", (self.dir / "r.html").read_text())
 
+    def test_shares_that_nothing_takes(self):
+        """Padding sees no key, so that a token of it keeps only what the layers pass on unchanged."""
+        mask = {"mask": {"all": [{"causal": True}, {"documents": {"query": [0] * LENGTH, "key": [-1, -1] + [0] * 7}}]}}
+        padded = [Layer(i, i, options=mask, visible=lambda b, h, i, j: 2 <= j <= i) for i in range(2)]
+        path, _ = self.record("padded.safetensors", padded)
+        self.assertIn("\nqueries that see no key take 0.7500\n", self.succeed("rollout", path, "--query", "1"))
+        self.assertNotIn("take", self.succeed("rollout", path, "--query", "5"))
+        sinks = {"mask": {"causal": True}, "score": {"sinks": [1.0] * HEADS}}
+        layer = Layer(0, 1, options=sinks)
+        layer.lse.values = [lse + math.log(2) for lse in layer.lse.values]  # of sinks as large as all keys together
+        path, _ = self.record("sinks.safetensors", [layer])
+        self.assertIn("\nsinks and queries that see no key take 0.2500\n", self.succeed("rollout", path))
+
+    def test_the_picture_has_labels(self):
+        path, _ = self.record()
+        file = self.dir / "r.png"
+        self.succeed("rollout", path, "--output", str(file))
+        image = Png(file.read_bytes())
+        colors = [[image.palette[place] for place in row] for row in image.rows]
+        paper, ink, step, margin = (0xFF, 0xFF, 0xFF), (0x3A, 0x42, 0x51), 56, 24
+        top = image.height - margin - 3 * step
+        left = image.width - margin - LENGTH * step
+        self.assertEqual((colors[top - 1][left], colors[top][left - 1]), (paper, paper))
+        self.assertNotIn(colors[top][left], (paper, ink))
+
+        def has_ink(rows, columns):
+            return any(colors[row][column] == ink for row in rows for column in columns)
+
+        # Each column and each row of cells has a label, and both axes a title.
+        for token in range(LENGTH):
+            self.assertTrue(has_ink(range(50, top), range(left + token * step, left + (token + 1) * step - 2)))
+        for layer in range(3):
+            self.assertTrue(has_ink(range(top + layer * step, top + (layer + 1) * step - 2), range(left)))
+        self.assertTrue(has_ink(range(margin, 40), range(left, left + 60)))
+        self.assertTrue(has_ink(range(50, top), range(left)))
+
     def test_misuse(self):
         path, _ = self.record()
         self.assertIn("expected a RECORDING", self.fail_with(2, "rollout"))
@@ -132,6 +168,9 @@ class RolloutTest(RecordingTest):
         both, _ = self.record("both.safetensors", [Layer(0, 1, name="e", kind="encoder"), Layer(0, 2, name="d", kind="decoder")])
         self.assertIn("expected --kind with one stack of layers, encoder or decoder, got layer 0 of encoder, decoder", self.fail_with(2, "rollout", both))
         self.succeed("rollout", both, "--kind", "decoder")
+        towers, _ = self.record("towers.safetensors", [Layer(0, 1, name="words.0"), Layer(0, 2, name="image.0")])
+        self.assertIn("layers: expected each layer of one stack once, got layer 0 twice: words.0, image.0",
+                      self.fail_with(2, "rollout", towers))
 
 
 if __name__ == "__main__":

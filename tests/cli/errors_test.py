@@ -12,7 +12,8 @@ import sys
 import time
 import unittest
 
-from support import FOVEA, SOURCE, TIMEOUT_S, CliTest, default_signals, environment, run, scene
+from support import (FOVEA, SOURCE, TIMEOUT_S, CliTest, await_handler, default_signals, environment,
+                     run, scene)
 
 
 class DocumentedErrorsTest(CliTest):
@@ -318,6 +319,7 @@ class SignalTest(CliTest):
             process = self.start("explain", "-", "--output", str(self.dir / "page.html"))
             process.stdin.write(b'{"title": ')
             process.stdin.flush()
+            await_handler(process, number)
             time.sleep(0.2)
             process.send_signal(number)
             out, err = process.communicate(timeout=TIMEOUT_S)

@@ -11,7 +11,8 @@ import time
 import unittest
 import zipfile
 
-from support import FOVEA, TIMEOUT_S, CliTest, default_signals, environment, limits_memory, run
+from support import (FOVEA, TIMEOUT_S, CliTest, await_handler, default_signals, environment,
+                     limits_memory, run)
 from tensor_files import npy, npz, safetensors
 
 MIXED = {
@@ -254,6 +255,7 @@ class ErrorsTest(CliTest):
                                   env=environment(), preexec_fn=default_signals) as process:
                 process.stdin.write(npy()[:-1])
                 process.stdin.flush()
+                await_handler(process, number)
                 time.sleep(0.2)
                 process.send_signal(number)
                 out, err = process.communicate(timeout=TIMEOUT_S)

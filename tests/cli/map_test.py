@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ElementTree
 
 from attend_problem import BATCH, DIM, HEADS, KV_LEN, Q_LEN, problem
 from map_problem import MapTest, as_it_is, causal, row_weights
-from support import FOVEA, TIMEOUT_S, CliTest, default_signals, environment, run
+from support import FOVEA, TIMEOUT_S, CliTest, await_handler, default_signals, environment, run
 from tensor_files import Array
 
 
@@ -333,6 +333,7 @@ class RefusalTest(MapTest):
         with subprocess.Popen([FOVEA, "map", *slow[1:], "--output", path], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment(),
                               preexec_fn=default_signals) as process:
+            await_handler(process, signal.SIGINT)
             time.sleep(0.3)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=TIMEOUT_S)

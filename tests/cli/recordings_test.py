@@ -149,7 +149,7 @@ class RecordingsTest(RecordingTest):
         self.succeed("tile", path, "--layer", "5", "--head", "8", "--output", str(file))
         (tile,) = read_arrays(file).values()
         self.assertAlmostEqual(tile.at(4, 2), layers[0].weights(1)[4][2], delta=2e-6)
-        self.assertIn("head 8 of 2", self.succeed("map", path, "--layer", "5", "--head", "8"))
+        self.assertIn(", head 8, 2 recorded; ", self.succeed("map", path, "--layer", "5", "--head", "8"))
         self.assertIn("--head: expected a head that was recorded, 3, 8, got 1",
                       self.fail_with(2, "map", path, "--layer", "5", "--head", "1"))
         heads = json.loads(self.succeed("heads", path, "--json"))["heads"]

@@ -10,9 +10,11 @@ By default, the release build of this source tree is tested.
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 SOURCE = pathlib.Path(os.environ.get("FOVEA_SOURCE") or pathlib.Path(__file__).parents[2]).resolve()
@@ -40,6 +42,15 @@ def environment(**changes):
     kept["TERM"] = "xterm-256color"
     kept.update(changes)
     return kept
+
+
+def await_handler(process, number):
+    """Waits until the process has a handler for the signal, or has ended."""
+    while process.poll() is None:
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        if int(re.search(r"(?m)^SigCgt:\s*(\w+)$", status)[1], 16) >> (number - 1) & 1:
+            return
+        time.sleep(0.01)
 
 
 def default_signals():

@@ -12,8 +12,8 @@ import subprocess
 import time
 import unittest
 
-from support import (FOVEA, SOURCE, TIMEOUT_S, TRAINS, CliTest, default_signals, environment, run,
-                     scene)
+from support import (FOVEA, SOURCE, TIMEOUT_S, TRAINS, CliTest, await_handler, default_signals,
+                     environment, run, scene)
 
 JOURNEY = str(SOURCE / "examples" / "scenes" / "learn_journey.json")
 
@@ -156,6 +156,7 @@ class EndTest(CliTest):
             process.stdin.write(ALIKE.encode())
             process.stdin.close()
             process.stdin = None
+            await_handler(process, number)
             time.sleep(patience)
             process.send_signal(number)
             out, err = process.communicate(timeout=TIMEOUT_S)

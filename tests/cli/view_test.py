@@ -1,123 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea view`: its server, from the start page to every route, and what it refuses."""
+"""`fovea view`: its pages, the responses of every route, and its inputs."""
 
 import base64
 import hashlib
-import http.client
 import json
 import os
 import re
-import signal
-import socket
 import struct
-import subprocess
-import threading
 import time
 import unittest
 import urllib.parse
 
 import recordings
 from map_problem import Png
-from support import FOVEA, SANITIZED, SOURCE, TIMEOUT_S, CliTest, default_signals, environment, limits_memory, scene
+from support import SOURCE, TIMEOUT_S, scene
 from tensor_files import Array, npz_of, read_arrays
+from viewer import DIM, HEADS, KEYS, QUERIES, ViewTest
 
-QUERIES, KEYS, HEADS, DIM = 300, 260, 2, 8
 SCENES = sorted((SOURCE / "examples" / "scenes").glob("*.json"))
-# The time in which a server that stops must have ended.
-END_S = 10 if SANITIZED else 3
-
-
-class Server:
-    """A running `fovea view`."""
-
-    def __init__(self, *arguments, **options):
-        self.process = subprocess.Popen([FOVEA, "view", "--no-open", *arguments], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, env=environment(), preexec_fn=default_signals, **options)
-        timer = threading.Timer(TIMEOUT_S, self.process.kill)
-        timer.start()
-        self.line = self.process.stdout.readline().decode()
-        timer.cancel()
-        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/#token=([0-9a-f]{32})\n", self.line)
-        if not found:
-            self.process.kill()
-            raise AssertionError((self.line, self.process.communicate()[1]))
-        self.port, self.token = int(found[1]), found[2]
-
-    def end(self, number=signal.SIGINT):
-        """Ends the server; returns its exit code and what it printed after the address."""
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        try:
-            out, err = self.process.communicate(timeout=TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
-        return self.process.returncode, out, err
-
-    def ask(self, path, method="GET", token=True, body=None, **headers):
-        """Returns status, header fields and body."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
-        fields = {name.replace("_", "-"): value for name, value in headers.items()}
-        if token:
-            fields["X-Fovea-Token"] = self.token if token is True else token
-        try:
-            connection.request(method, path, body, fields)
-            response = connection.getresponse()
-            return response.status, response.headers, response.read()
-        finally:
-            connection.close()
-
-    def get(self, path, **options):
-        """Returns the JSON of a successful response."""
-        status, _, body = self.ask(path, **options)
-        if status != 200:
-            raise AssertionError((path, status, body))
-        return json.loads(body)
-
-    def raw(self, data, wait=TIMEOUT_S):
-        """Sends bytes; returns what arrives until the server closes the connection."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=wait) as client:
-            client.sendall(data)
-            parts = []
-            try:
-                while part := client.recv(65536):
-                    parts.append(part)
-            except ConnectionResetError:
-                pass
-            return b"".join(parts)
-
-    def resident(self):
-        with open(f"/proc/{self.process.pid}/status") as status:
-            return int(re.search(r"VmRSS:\s*(\d+) kB", status.read())[1]) << 10
-
-
-class ViewTest(CliTest):
-    """Starts servers, and ends them after the test."""
-
-    def start(self, *arguments, **options):
-        server = Server(*arguments, **options)
-        self.addCleanup(server.process.stdout.close)
-        self.addCleanup(server.process.stderr.close)
-        self.addCleanup(server.end, signal.SIGKILL)
-        return server
-
-    def refused(self, answer, status, code, argument=None):
-        self.assertEqual(answer[0], status, answer[2][:200])
-        error = json.loads(answer[2])["error"]
-        self.assertEqual(error["code"], code, error)
-        self.assertEqual(error.get("argument"), argument, error)
-        self.assertNotIn("\n", error["message"])
-        return error["message"]
-
-    def tensors(self, name="layer.npz", queries=QUERIES, keys=KEYS, seed=1):
-        """Writes query and key; returns the path."""
-        return self.write(name, npz_of({"query": Array.normal((1, HEADS, queries, DIM), seed),
-                                        "key": Array.normal((1, HEADS, keys, DIM), seed + 1)}))
-
-    def input_of(self, server):
-        """Returns the only input and the start of its paths."""
-        (entry,) = server.get("/api/v1/inputs")["inputs"]
-        return entry, f"/api/v1/inputs/{entry['id']}"
 
 
 class PagesTest(ViewTest):
@@ -155,11 +55,11 @@ class PagesTest(ViewTest):
         titles = [json.loads(path.read_text(encoding="utf-8"))["title"] for path in SCENES]
         self.assertEqual([entry["name"] for entry in listed["inputs"]], titles)
         policy = server.ask("/", token=False)[1]["Content-Security-Policy"]
-        for entry in listed["inputs"]:
-            self.assertEqual((entry["kind"], entry["path"], entry["layers"], entry["changed"]), ("scene", "", [], False))
+        for entry, path in zip(listed["inputs"], SCENES):
+            self.assertEqual((entry["kind"], entry["path"], entry["layers"], entry["changed"]), ("scene", "", [], None))
             status, fields, page = server.ask(f"/api/v1/scenes/{entry['id']}")
             self.assertEqual((status, fields["Content-Type"]), (200, "text/html; charset=utf-8"))
-            self.assertEqual(len(page), entry["bytes"])
+            self.assertEqual(entry["bytes"], path.stat().st_size)
             # The frame of a scene has the policy of its page, which must allow its script.
             (script,) = re.findall(rb"<script>(.*?)</script>", page, re.DOTALL)
             hashed = base64.b64encode(hashlib.sha256(script).digest()).decode()
@@ -169,7 +69,8 @@ class PagesTest(ViewTest):
         path = self.write("a b.json", scene(title="<b>Mine</b>"))
         server = self.start(path)
         entry, _ = self.input_of(server)
-        self.assertEqual((entry["name"], entry["path"]), ("a b.json", path))
+        self.assertEqual((entry["name"], entry["path"], entry["title"]), ("a b.json", path, "<b>Mine</b>"))
+        self.assertEqual(entry["source"], " ".join(json.loads(scene())["tokens"]))
         self.assertEqual(entry["id"], f"a-b-{entry['fingerprint'][:8]}")
         self.assertEqual(server.ask(f"/api/v1/scenes/{entry['id']}")[2].decode(),
                          self.succeed("explain", path, "--format", "html"))
@@ -192,159 +93,6 @@ class PagesTest(ViewTest):
         self.assertIs(server.get("/api/v1/inputs")["embed"], True)
         for origin in ("*", "localhost", "http://", "http://a b", "http://a;script-src", "http://a:99x"):
             self.assertIn("--embed: expected an origin", self.fail_with(2, "view", "--no-open", "--embed", origin))
-
-
-class SecurityTest(ViewTest):
-    """Criterion: only pages of this server, with the token."""
-
-    def test_hosts(self):
-        server = self.start()
-        for host in ("localhost", "127.0.0.1", "[::1]", "localhost:1", f"127.0.0.1:{server.port}"):
-            self.assertEqual(server.ask("/", token=False, Host=host)[0], 200, host)
-        for host in ("evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "localhost:", "localhost:x", "",
-                     "127.0.0.1:123456", "0.0.0.0", "[::1"):
-            self.refused(server.ask("/", Host=host), 421, "host")
-        self.assertIn(b"HTTP/1.1 421", server.raw(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n"))
-        self.assertIn(b"HTTP/1.1 421", server.raw(
-            b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
-
-    def test_origins(self):
-        server = self.start()
-        host = f"127.0.0.1:{server.port}"
-        self.assertEqual(server.ask("/api/v1/inputs", Host=host, Origin=f"http://{host}")[0], 200)
-        for origin in ("http://evil.example", f"https://{host}", "null", f"http://127.0.0.1:{server.port + 1}",
-                       f"http://localhost:{server.port}"):
-            for path in ("/", "/api/v1/inputs"):
-                self.refused(server.ask(path, Host=host, Origin=origin), 403, "origin")
-        for site, status in (("same-origin", 200), ("none", 200), ("cross-site", 403), ("same-site", 403)):
-            self.assertEqual(server.ask("/api/v1/inputs", Sec_Fetch_Site=site)[0], status, site)
-            self.assertEqual(server.ask("/", Sec_Fetch_Site=site)[0], 200, site)  # opened from a link anywhere
-
-    def test_tokens(self):
-        server = self.start()
-        for token in (False, "", "x", server.token[:-1], server.token + "0", server.token[:-1] + "g", "0" * 32):
-            self.refused(server.ask("/api/v1/inputs", token=token), 401, "token")
-        self.refused(server.ask(f"/api/v1/inputs?token={server.token}", token=False), 401, "token")
-        self.assertNotEqual(server.token, self.start().token)
-
-    def test_order_of_checks(self):
-        server = self.start()
-        foreign = {"Host": "evil.example", "Origin": "http://evil.example", "token": False}
-        self.refused(server.ask("/nothing", **foreign), 421, "host")
-        del foreign["Host"]
-        self.refused(server.ask("/nothing", **foreign), 403, "origin")
-        del foreign["Origin"]
-        self.refused(server.ask("/nothing", **foreign), 404, "not_found")
-        self.refused(server.ask("/api/v1/inputs?x=1", **foreign), 401, "token")
-        self.refused(server.ask("/api/v1/inputs/none", **foreign), 401, "token")
-        self.refused(server.ask("/api/v1/inputs?x=1"), 400, "malformed", "x")
-
-    def test_paths_name_no_file(self):
-        server = self.start()
-        for path in ("/../etc/passwd", "/%2e%2e/etc/passwd", "/%2e%2e", "/assets/../main.cc", "/assets/%2e%2e%2fx",
-                     "//etc/passwd", "/etc/passwd", "/assets/", "/scene/%00", "/scene/a%2fb", "/scene/a%5cb"):
-            self.refused(server.ask(path, token=False), 404, "not_found")
-        for path in ("/scene/%", "/scene/%zz", "/scene/%ff"):
-            self.refused(server.ask(path), 400, "malformed")
-
-    def test_methods(self):
-        server = self.start()
-        for method in ("POST", "PUT", "DELETE", "OPTIONS", "FOO", "CONNECT"):
-            answer = server.ask("/healthz", method=method)
-            self.refused(answer, 405, "method")
-            self.assertEqual(answer[1]["Allow"], "GET")
-        status, fields, body = server.ask("/healthz", method="HEAD")
-        self.assertEqual((status, body), (405, b""))
-        self.assertEqual(server.ask("/api/v1/inputs/a/0.1/pass")[1]["Allow"], "POST, DELETE")
-
-    @limits_memory
-    def test_criterion_24(self):
-        server = self.start(self.tensors())
-        _, path = self.input_of(server)
-        server.get(f"{path}/0.1/cell?query=3&key=2")
-        before = server.resident()
-        slow = threading.Thread(target=self.send_slowly, args=(server,))
-        slow.start()
-        statuses = [server.ask("/", Host="evil.example")[0], server.ask("/", Origin="http://evil.example")[0],
-                    server.ask("/api/v1/inputs", token=False)[0], server.ask("/api/v1/inputs", token="0" * 32)[0],
-                    server.ask("/../etc/passwd")[0], server.ask("/%2e%2e")[0], server.ask("/", X="a" * 9000)[0]]
-        self.assertEqual(statuses, [421, 403, 401, 401, 404, 404, 431])
-        slow.join()
-        self.assertGreater(self.seconds, 8)
-        self.assertLess(self.seconds, 13)
-        self.assertLess(server.resident() - before, 1 << 20)
-        self.assertEqual(server.ask("/")[0], 200)
-
-    def send_slowly(self, server):
-        """Sends a byte a second; sets the seconds until the connection is closed."""
-        start = time.monotonic()
-        with socket.create_connection(("127.0.0.1", server.port)) as client:
-            client.settimeout(1)
-            for byte in b"GET / HTTP/1.1\r\nHost: localhost\r\n":
-                client.sendall(bytes([byte]))
-                try:
-                    if client.recv(1) == b"":
-                        break
-                except socket.timeout:
-                    continue
-                except ConnectionResetError:
-                    break
-        self.seconds = time.monotonic() - start
-
-
-class LimitsTest(ViewTest):
-    def test_sizes(self):
-        server = self.start(self.tensors())
-        _, path = self.input_of(server)
-        self.assertEqual(server.ask("/", X="a" * 7000)[0], 200)
-        self.refused(server.ask("/", X="a" * 9000), 431, "too_large")
-        self.refused(server.ask("/" + "a" * 5000), 413, "too_large")
-        self.refused(server.ask(f"{path}/0.0/pass", method="POST", body=b" " * 70_000), 413, "too_large")
-        # Without a length, which is found out while reading.
-        chunk = b"1000\r\n" + b" " * 4096 + b"\r\n"
-        self.assertIn(b"HTTP/1.1 413", server.raw(
-            b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * 20))
-        self.assertEqual(server.ask("/")[0], 200)
-
-    def test_malformed_requests(self):
-        server = self.start()
-        for data in (b"\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00\x01",
-                     b"GET / HTTP/1.1\r\nHost localhost\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-                     b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
-                     b"GET * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-                     b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"):
-            with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S) as client:
-                client.sendall(data)
-                client.shutdown(socket.SHUT_WR)
-                answer = b""
-                try:
-                    while part := client.recv(4096):
-                        answer += part
-                except ConnectionResetError:
-                    pass
-            self.assertTrue(answer == b"" or answer.startswith(b"HTTP/1.1 400"), (data, answer[:80]))
-        self.assertEqual(server.ask("/")[0], 200)
-
-    def test_several_requests_of_one_connection(self):
-        server = self.start()
-        one = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        last = one.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
-        self.assertEqual(server.raw(one * 5 + last).count(b"HTTP/1.1 200 OK"), 6)
-
-    def test_connections(self):
-        server = self.start()
-        clients = [socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S) for _ in range(64)]
-        try:
-            time.sleep(0.3)
-            with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S) as late:
-                answer = late.recv(4096)
-            self.assertTrue(answer.startswith(b"HTTP/1.1 429") and b"Retry-After: 1" in answer, answer)
-        finally:
-            for client in clients:
-                client.close()
-        time.sleep(0.3)
-        self.assertEqual(server.ask("/")[0], 200)
-        self.assertEqual(server.get("/api/v1/counters")["connections"], 1)
 
 
 class RoutesTest(ViewTest):
@@ -430,7 +178,7 @@ class RoutesTest(ViewTest):
         self.assertLess(status["mean_levels"], status["levels"])
         self.assertEqual(server.ask(f"{path}/0.0/tile/mean/{status['mean_levels'] - 1}/0/0")[0], 200)
         for level in range(status["mean_levels"], status["levels"]):
-            self.refused(server.ask(f"{path}/0.0/tile/mean/{level}/0/0"), 404, "no_mean", "level")
+            self.refused(server.ask(f"{path}/0.0/tile/mean/{level}/0/0"), 400, "malformed", "level")
 
     def test_pass(self):
         server = self.start(self.tensors())
@@ -548,54 +296,7 @@ class RoutesTest(ViewTest):
         self.refused(server.ask(f"{path}/0.0/export?format=npy&size=8192x4096"), 413, "too_large", "size")
 
 
-class LifeTest(ViewTest):
-    def test_signals_end_it_normally(self):
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            server = self.start(self.tensors(queries=4096, keys=4096))
-            _, path = self.input_of(server)
-            server.get(f"{path}/0.0")  # starts a pass
-            start = time.monotonic()
-            self.assertEqual(server.end(number), (0, b"", b""))
-            self.assertLess(time.monotonic() - start, END_S)
-
-    def test_it_ends_with_standard_input(self):
-        server = self.start("--until-closed", stdin=subprocess.PIPE)
-        server.process.stdin.write(b"ignored")
-        server.process.stdin.flush()
-        self.assertEqual(server.ask("/")[0], 200)
-        server.process.stdin.close()
-        server.process.stdin = None
-        self.assertEqual(server.process.wait(END_S), 0)
-
-    def test_port(self):
-        server = self.start()
-        message = self.fail_with(2, "view", "--no-open", "--port", str(server.port))
-        self.assertRegex(message, rf"^fovea: --port: expected a free port, got {server.port}: ")
-        self.assertEqual(server.end()[0], 0)
-        again = self.start("--port", str(server.port))
-        self.assertEqual(again.port, server.port)
-
-    def test_only_loopback(self):
-        server = self.start()
-        address = f"{server.port:04X}"
-        for name, own in (("tcp", {"0100007F"}), ("tcp6", {"00000000000000000000000001000000"})):
-            with open(f"/proc/net/{name}") as table:
-                listening = {line.split()[1].split(":")[0] for line in table
-                             if line.split()[1].endswith(f":{address}") and line.split()[3] == "0A"}
-            self.assertLessEqual(listening, own)
-
-    def test_a_closed_connection_stops_its_work(self):
-        server = self.start(self.tensors(queries=20000, keys=20000))
-        _, path = self.input_of(server)
-        with socket.create_connection(("127.0.0.1", server.port)) as client:
-            client.sendall(f"GET {path}/0.0/export?format=png&size=1024x1024 HTTP/1.1\r\nHost: localhost\r\n"
-                           f"X-Fovea-Token: {server.token}\r\n\r\n".encode())
-            time.sleep(0.05)
-        start = time.monotonic()
-        while server.get("/api/v1/counters")["connections"] > 1:
-            self.assertLess(time.monotonic() - start, TIMEOUT_S)
-        self.assertLess(time.monotonic() - start, 10 if SANITIZED else 0.5)
-
+class InputsTest(ViewTest):
     def test_changed_file(self):
         path = self.tensors()
         server = self.start(path)
@@ -614,6 +315,22 @@ class LifeTest(ViewTest):
         os.unlink(path)
         self.refused(server.ask(f"/api/v1/inputs/{fresh['id']}/reopen", method="POST"), 409, "changed")
         self.assertEqual(server.ask("/")[0], 200)
+
+    def test_every_file_is_watched(self):
+        query, key, value, bias, tokens = (str(self.dir / name) for name in ("q.npz", "k.npz", "v.npz", "bias.npz", "t.txt"))
+        for path, extents in ((query, (QUERIES, DIM)), (key, (KEYS, DIM)), (value, (KEYS, DIM)), (bias, (QUERIES, KEYS))):
+            self.write(path, npz_of({"x": Array.normal(extents, 1)}))
+        self.write(tokens, "word\n" * KEYS)
+        server = self.start("--query", query, "--key", key, "--value", value, "--bias", bias, "--tokens", tokens)
+        entry, start = self.input_of(server)
+        self.assertEqual((entry["path"], entry["changed"]), (query, None))
+        for path in (key, value, bias, tokens, query):
+            os.utime(path, ns=(1, 1))
+            self.assertEqual(server.get(start)["changed"], path)
+            message = self.refused(server.ask(f"{start}/0.0/cell?query=3&key=2"), 409, "changed")
+            self.assertEqual(message, f"{path} has changed since it was opened")
+            start = f"/api/v1/inputs/{server.get(f'{start}/reopen', method='POST')['id']}"
+            self.assertIsNone(server.get(start)["changed"])
 
     def test_wrong_usage(self):
         data = self.tensors()

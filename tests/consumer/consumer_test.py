@@ -137,10 +137,10 @@ class Installed(unittest.TestCase):
             self.assertNotIn(other, read)
 
     def test_shared_libraries_export_only_public_names(self):
-        for name in ("fovea", "fovea_files", "fovea_scene", "fovea_recording", "fovea_nn", "fovea_train"):
+        for name in ("fovea", "fovea_files", "fovea_scene", "fovea_recording", "fovea_nn", "fovea_train", "fovea_mpi"):
             library = self.libdir / f"lib{name}.so"
             if not library.exists():
-                continue  # a build without layers
+                continue  # a build without layers or MPI
             with self.subTest(name):
                 found, listed = exported(library), HERE / "exported" / f"{name}.txt"
                 if os.environ.get("UPDATE"):
@@ -211,6 +211,25 @@ class Installed(unittest.TestCase):
         library_dir = self.archive_only("archive_layers")
         needed = self.build_with_pkg_config("pc_layers_static", library_dir, "--static", **layers)
         self.assertNotIn("libfovea", " ".join(needed))
+
+    def test_mpi(self):
+        if not (self.libdir / "libfovea_mpi.so").exists():
+            self.skipTest("a build without FOVEA_MPI")
+        for kind in ("static", "shared"):
+            with self.subTest(kind):
+                needed = " ".join(self.build_with_cmake(f"mpi_{kind}", f"-DFOVEA_KIND={kind}", "-DMPI=ON",
+                                                        program="consumer_mpi"))
+                self.assertIn("libmpi.so", needed)
+                self.assertEqual("libfovea_mpi.so" in needed, kind == "shared")
+                self.assertNotIn("libmpi_cxx", needed)
+        with self.assertRaisesRegex(AssertionError, r"fovea::mpi_shared needs MPI::MPI_CXX"):
+            configure(self.scratch / "no_mpi", f"-DCMAKE_PREFIX_PATH={self.prefix}", "-DFOVEA_KIND=shared",
+                      "-DMPI=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON")
+        # The compiler wrapper of MPI adds its flags.
+        config = {"PKG_CONFIG_PATH": str(self.libdir / "pkgconfig")}
+        flags = run("pkg-config", "--cflags", "--libs", "fovea-mpi", env=config).split()
+        run("mpicxx", "-std=c++20", HERE / "mpi.cc", "-o", self.scratch / "pc_mpi", *flags, env={"OMPI_CXX": CXX})
+        self.assertEqual(run(self.scratch / "pc_mpi", env={"LD_LIBRARY_PATH": str(self.libdir)}), "ok\n")
 
     def test_custom_score_by_pkg_config(self):
         custom = {"source": "custom_score.cc", "also": ["fovea", "libhwy"]}

@@ -14,9 +14,9 @@
 
 #include "fovea/error.h"
 
-#include "view/arguments.h"
-#include "view/find.h"
-#include "view/security.h"
+#include "view/api/arguments.h"
+#include "view/api/find.h"
+#include "view/http/security.h"
 
 namespace {
 
@@ -34,7 +34,7 @@ void refused_or_done(const Part& part) {
 }
 
 void read_arguments(std::string_view query) {
-  Arguments arguments(query);
+  const Arguments arguments(query, "text,after,query,range,side");
   const std::vector<std::string> tokens = {"a", "", " b", "a", "\xc3\xa9"};
   refused_or_done([&] {
     const std::string text = arguments.text("text");
@@ -54,7 +54,6 @@ void read_arguments(std::string_view query) {
     if (range.begin < 0 || range.begin >= range.end || range.end > 9) std::abort();
   });
   refused_or_done([&] { arguments.choice("side", {"query", "key"}); });
-  arguments.finish();
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 
+import suite
 from playwright.sync_api import sync_playwright
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -78,7 +79,7 @@ def render(name, folder=None):
 @contextlib.contextmanager
 def chromium():
     """Starts the system's Chromium, headless. Its sandbox needs a user other than root."""
-    program = shutil.which(os.environ.get("CHROMIUM", "chromium"))
+    program = shutil.which(suite.browser())
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, chromium_sandbox=os.getuid() != 0)
         try:

@@ -5,19 +5,13 @@ import functools
 
 import browser as pages
 import pytest
-from watch import OPENED, Watch, save_screenshots
-from watch import violations as violations  # the tests import it from here
-
-FAILURES = pages.BUILD / "failures"
+from watch import Watch, watched
+from watch import chromium as chromium  # the tests find these here
+from watch import pytest_runtest_makereport as pytest_runtest_makereport
+from watch import violations as violations
 
 # Once per run, because the program may have changed since the last one.
 rendered = functools.cache(pages.render)
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    with pages.chromium() as browser:
-        yield browser
 
 
 class Opener(Watch):
@@ -39,15 +33,4 @@ class Opener(Watch):
 
 @pytest.fixture
 def opener(chromium, request):
-    opener = Opener(chromium, offline=True)
-    request.node.stash[OPENED] = opener.opened
-    yield opener
-    opener.close()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    report = yield
-    if report.failed and call.when == "call":
-        save_screenshots(item, report, FAILURES)
-    return report
+    yield from watched(Opener(chromium, offline=True), request)

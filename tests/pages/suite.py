@@ -17,12 +17,20 @@ import environment  # noqa: E402  (bench/peers/environment.py)
 VENV = ROOT / "build" / "pages" / "venv"
 
 
+def browser():
+    """Returns the name of the program that opens the pages: $CHROMIUM, or the headless shell, which opens an empty page
+    in a third of Chromium's time."""
+    shell = "chromium-headless-shell"
+    return os.environ.get("CHROMIUM") or (shell if shutil.which(shell) else "chromium")
+
+
 def python(name):
     """Returns the command of a Python that has the packages of requirements.txt, for the suite `name`. Makes it once,
     which needs the network or PIP_FIND_LINKS."""
-    browser = os.environ.get("CHROMIUM", "chromium")
-    if shutil.which(browser) is None:
-        raise SystemExit(f"{name}: no {browser}; expected Debian's package chromium, or CHROMIUM=... with another")
+    if shutil.which(browser()) is None:
+        raise SystemExit(
+            f"{name}: no {browser()}; expected Debian's package chromium-headless-shell or chromium, or CHROMIUM=..."
+        )
     if not (environment.RELEASE / "fovea").exists():
         raise SystemExit(f"{name}: no {environment.RELEASE / 'fovea'}; make test-{name.rpartition('/')[2]} builds it")
     environment.make_venv(
@@ -47,7 +55,11 @@ def run(name, arguments, scripts, failures, environ=None):
     else:
         shutil.rmtree(failures, ignore_errors=True)
         named = any(argument.startswith(f"{name}/") for argument in arguments)
-        # Two processes, each with a browser, only for the whole suite: they start slowly.
-        defaults = [name, "-n", "2"] if not arguments else [] if named else [name]
-        command = [*python(name), "-m", "pytest", *defaults, *arguments]
+        # Runs a selection in one process, because browsers start slowly. Runs the whole suite in one process more than
+        # there are processors, because a process waits while its browser draws.
+        processes = str((os.cpu_count() or 1) + 1)
+        defaults = [name, "-n", processes] if not arguments else [] if named else [name]
+        # Ends a test whose browser no longer answers: Playwright has no time limit for scripts.
+        limit = ["-o", "faulthandler_timeout=120", "-o", "faulthandler_exit_on_timeout=true"]
+        command = [*python(name), "-m", "pytest", *limit, *defaults, *arguments]
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **(environ or {})}).returncode

@@ -37,7 +37,7 @@ def test_axe_finds_nothing(opener, name):
             contrast = {"include": ["html"]}
         elif i == NAMES.index(name) % len(LOOKS):
             contrast = {"include": ["html"], "exclude": ["tbody td"]}
-        found += [f"{size}, {scheme}: {line}" for line in violations(page, contrast)]
+        found += [f"{size}, {scheme}: {line}" for line in violations(page, contrast, scheme == "light")]
     assert not found, "\n".join(found)
 
 

@@ -138,7 +138,7 @@ def test_axe_finds_nothing(opener, scheme):
     for size in ("desktop", "phone"):
         page = open_deck(opener, "causal_mask", size, scheme)
         for _ in range(page.locator(".slide").count()):
-            assert violations(page, contrast="body") == []
+            assert violations(page, "body", structure=scheme == "light") == []
             page.keyboard.press("PageDown")
 
 

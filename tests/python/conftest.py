@@ -5,8 +5,6 @@ import pytest
 
 import fovea
 
-SAID = pytest.StashKey[list[str]]()
-
 
 def pytest_report_header():
     return f"{fovea.info()}; {fovea.__file__}"
@@ -15,9 +13,12 @@ def pytest_report_header():
 @pytest.fixture
 def say(request):
     """Adds a line to the summary, for example the case count of a third-party suite."""
-    return request.config.stash.setdefault(SAID, []).append
+    # pytest-xdist sends the properties of a test, but no other data, from worker processes to the main process.
+    return lambda line: request.node.user_properties.append(("said", line))
 
 
-def pytest_terminal_summary(terminalreporter, config):
-    for line in config.stash.get(SAID, []):
-        terminalreporter.write_line(line)
+def pytest_terminal_summary(terminalreporter):
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, line in report.user_properties:
+            if name == "said" and report.when == "call":
+                terminalreporter.write_line(line)

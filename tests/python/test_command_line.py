@@ -45,7 +45,10 @@ def test_signals():
         signal.signal(signal.SIGINT, handled)
     with child:
         try:
-            time.sleep(1)
+            while pathlib.Path(f"/proc/{child.pid}/comm").read_text() != "fovea\n":
+                assert child.poll() is None
+                time.sleep(0.01)
+            time.sleep(1)  # until the program handles signals
             child.send_signal(signal.SIGINT)
             assert child.wait(timeout=10) == 130
         finally:

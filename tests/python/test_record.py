@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch", exc_type=ImportError)
 transformers = pytest.importorskip("transformers", exc_type=ImportError)
 
 from test_record_architectures import TOLERANCE, largest_error, recorded, stored_weights  # noqa: E402
-from test_transformers_architectures import DECODERS, ENCODER_DECODERS, ENCODERS, TWO_KINDS, of  # noqa: E402
-from transformers_models import GROUPED, left_padded, text  # noqa: E402
+from test_transformers_architectures import DECODERS, ENCODER_DECODERS, ENCODERS, of  # noqa: E402
+from transformers_models import GROUPED, TWO_KINDS, left_padded, text  # noqa: E402
 
 import fovea  # noqa: E402
 from fovea._recording.tokens import token_texts  # noqa: E402
@@ -227,8 +227,7 @@ def test_packed_sequences(path):
 def test_a_mask_of_the_user(path):
     model = DECODERS["Llama"]()
     ids = text(batch=1)
-    visible = torch.rand(1, 1, 24, 24, generator=torch.Generator().manual_seed(1)) < 0.5
-    visible |= torch.eye(24, dtype=torch.bool)
+    visible = random_mask(1, 1, 24, 24)
     inputs = {"input_ids": ids, "attention_mask": torch.where(visible, 0.0, -torch.inf)}
     recording = recorded(model, inputs, path)
     assert largest_error(recording, stored_weights(model, inputs)) <= TOLERANCE
@@ -272,6 +271,49 @@ def test_selected_heads_of_a_table(path):
     for kind in ("encoder", "decoder", "cross"):
         found = np.asarray(recording.layer(1, kind)[3])
         assert np.abs(found - stored[kind][1][0, 3].numpy()).max() <= TOLERANCE
+
+
+def random_mask(*shape):
+    visible = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    return visible | torch.eye(*shape[-2:], dtype=torch.bool)
+
+
+@pytest.mark.parametrize("how", ["bools", "floats", "bias"])
+def test_selected_heads_of_a_mask_per_head(how, path):
+    model = DECODERS["Llama"]()
+    visible = random_mask(2, 4, 24, 24)
+    hidden = torch.where(visible, 0.0, -torch.inf)
+    mask = {"bools": visible, "floats": hidden, "bias": torch.randn(2, 4, 24, 24)}[how]
+    # "eager" adds bools to the scores.
+    added = hidden if how == "bools" else mask
+    stored = stored_weights(model, {"input_ids": text(), "attention_mask": added})["self"]
+    recording = recorded(model, {"input_ids": text(), "attention_mask": mask}, path, heads=[0, 3])
+    for layer in range(2):
+        for item in range(2):
+            for head in (0, 3):
+                difference = np.asarray(recording[layer][item, head]) - stored[layer][item, head].numpy()
+                assert np.abs(difference).max() <= TOLERANCE
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("heads", [None, [1, 2]])
+def test_parts_with_stored_masks(heads, path):
+    """A mask per head that no rule explains, for the prompt only: the first head is causal, the others are not."""
+    model = DECODERS["Llama"]()
+    ids = text(batch=1, length=12)
+    visible = random_mask(1, 4, 11, 11)
+    visible[:, 0] = torch.ones(11, 11, dtype=torch.bool).tril()
+    with fovea.record(model, path, progress=False, heads=heads):
+        cache = model(ids[:, :11], attention_mask=visible, use_cache=True).past_key_values
+        model(ids[:, 11:], past_key_values=cache)
+    whole = torch.ones(1, 4, 12, 12, dtype=torch.bool).tril()
+    whole[..., :11, :11] = visible
+    stored = stored_weights(model, {"input_ids": ids, "attention_mask": torch.where(whole, 0.0, -torch.inf)})["self"]
+    recording = fovea.Recording(path)
+    for layer in range(2):
+        for head in recording[layer].heads:
+            difference = np.asarray(recording[layer][head]) - stored[layer][0, head].numpy()
+            assert np.abs(difference).max() <= TOLERANCE
 
 
 @pytest.mark.parametrize("store", ["bfloat16", "float16"])
@@ -400,9 +442,14 @@ def test_wrong_types(path):
         ({"heads": 1}, "heads: expected a list of integers or None, got 1"),
         ({"layers": "0"}, "layers: expected a list of integers or None, got '0'"),
         ({"tokenizer": "gpt2"}, "tokenizer: expected a tokenizer of transformers or None, got str"),
+        ({"text": 5}, "text: expected a text, a list of texts or None, got int"),
+        ({"text": [5]}, "text: expected a text, a list of texts or None, got list"),
     ):
         with pytest.raises(TypeError, match=message), fovea.record(model, path, **options):
             pass
+    with pytest.raises(TypeError, match=r"model: expected a torch\.nn\.Module, got str"), fovea.record("gpt2", path):
+        pass
+    assert not path.exists()
 
 
 def test_modules_that_bypass_the_interface(path):

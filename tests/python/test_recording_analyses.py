@@ -185,6 +185,10 @@ def test_wrong_rollouts(recording, tmp_path):
     uneven = record(tmp_path / "uneven.safetensors", [Layer(0, 1), Layer(1, 1, length=9)])
     with raises(ValueError, "layers: expected batch 2 and 29 tokens as layers.0 has, got layers.1 with 2 and 9"):
         uneven.rollout(0)
+    twice = [Layer(0, 1), Layer(1, 1)]
+    twice[1].entry["layer"] = 0
+    with raises(ValueError, "layers: expected each layer of one stack once, got layer 0 twice: layers.0, layers.1"):
+        record(tmp_path / "twice.safetensors", twice).rollout(0)
 
 
 def test_value_weighted(layers, recording):

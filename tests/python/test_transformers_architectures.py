@@ -7,13 +7,24 @@ import pytest
 torch = pytest.importorskip("torch", exc_type=ImportError)
 transformers = pytest.importorskip("transformers", exc_type=ImportError)
 
-from transformers_models import GROUPED, SIZES, VOCABULARY, build, errors, left_padded, result, right_padded, text  # noqa: E402
+from transformers_models import (  # noqa: E402
+    DEEPSEEK,
+    GROUPED,
+    SIZES,
+    TWO_KINDS,
+    VOCABULARY,
+    build,
+    errors,
+    left_padded,
+    result,
+    right_padded,
+    text,
+)
 
 from fovea._observe.calls import observe  # noqa: E402
 from fovea._observe.rules import Computed, Dense  # noqa: E402
 
 PATCHES = SIZES | {"image_size": 24, "patch_size": 4}
-TWO_KINDS = {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"]}
 
 
 def of(name, config=None, **options):
@@ -78,21 +89,7 @@ DECODERS = {
     "Nemotron": of("NemotronForCausalLM", **GROUPED),
     "StableLM": of("StableLmForCausalLM", **GROUPED),
     "EXAONE 4, window": of("Exaone4ForCausalLM", sliding_window_pattern=2, **TWO_KINDS, **GROUPED),
-    "DeepSeek V3": of(
-        "DeepseekV3ForCausalLM",
-        moe_intermediate_size=32,
-        n_routed_experts=4,
-        num_experts_per_tok=2,
-        n_group=1,
-        topk_group=1,
-        first_k_dense_replace=1,
-        kv_lora_rank=16,
-        q_lora_rank=24,
-        qk_rope_head_dim=8,
-        qk_nope_head_dim=16,
-        v_head_dim=12,
-        **SIZES | {"num_key_value_heads": 4},
-    ),
+    "DeepSeek V3": of("DeepseekV3ForCausalLM", **DEEPSEEK),
 }
 ENCODERS = {
     "BERT": of("BertModel", **SIZES),

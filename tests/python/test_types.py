@@ -42,7 +42,7 @@ def code_of(notebook):
 
 
 def test_examples(tmp_path):
-    scripts = sorted(EXAMPLES.glob("*.py"))
+    scripts = sorted(EXAMPLES.glob("*.py")) + sorted((ROOT / "examples" / "distributed").glob("*.py"))
     notebooks = sorted(EXAMPLES.glob("*.ipynb"))
     assert scripts
     assert notebooks

@@ -18,6 +18,10 @@ import fovea
 from fovea._viewer import process
 from fovea._viewer.address import ViewState, address_of, changed, state_of
 
+ABSENT = subprocess.run([process.PROGRAM, "view", "/absent"], stderr=subprocess.PIPE, text=True).stderr.strip()
+if "built without the viewer" in ABSENT:
+    pytest.skip(ABSENT, allow_module_level=True)
+
 SCENES = pathlib.Path(__file__).parents[2] / "examples" / "scenes"
 LENGTH = 40
 

@@ -12,14 +12,30 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 import fovea.transformers
 
 VOCABULARY = 97
+LAYERS = 2
 SIZES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 64,
     "intermediate_size": 96,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": LAYERS,
     "num_attention_heads": 4,
 }
+TWO_KINDS = {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"]}
 GROUPED = SIZES | {"num_key_value_heads": 2, "pad_token_id": 0}
+DEEPSEEK = SIZES | {
+    "moe_intermediate_size": 32,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 24,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 12,
+    "num_key_value_heads": 4,
+}
 
 
 def plain(
@@ -69,6 +85,12 @@ def text(batch=2, length=24, seed=3):
     return torch.randint(1, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(seed))
 
 
+def drawn(*shapes, dtype=torch.float32):
+    """Returns normal tensors, always the same."""
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+
+
 def left_padded(ids):
     """Returns a padding mask that hides a third of the last item."""
     visible = torch.ones_like(ids)
@@ -88,6 +110,59 @@ def build(kind, config, seed=1):
             if parameter.dim() > 1:
                 parameter.mul_(4)  # otherwise all heads attend uniformly
     return model
+
+
+def llama(**options):
+    return build(transformers.LlamaForCausalLM, transformers.LlamaConfig(**GROUPED, **options))
+
+
+def gemma2(**options):
+    config = transformers.Gemma2Config(head_dim=16, attn_logit_softcapping=0.5, **TWO_KINDS, **GROUPED, **options)
+    return build(transformers.Gemma2ForCausalLM, config)
+
+
+def gpt_oss():
+    config = transformers.GptOssConfig(head_dim=16, num_local_experts=4, num_experts_per_tok=2, **TWO_KINDS, **GROUPED)
+    model = build(transformers.GptOssForCausalLM, config)
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.sinks.normal_(generator=torch.Generator().manual_seed(2))
+    return model
+
+
+def mistral():
+    return build(transformers.MistralForCausalLM, transformers.MistralConfig(sliding_window=7, **GROUPED))
+
+
+def t5(**options):
+    config = transformers.T5Config(
+        vocab_size=VOCABULARY,
+        d_model=64,
+        d_kv=16,
+        d_ff=96,
+        num_layers=2,
+        num_heads=4,
+        decoder_start_token_id=0,
+        **options,
+    )
+    return build(transformers.T5ForConditionalGeneration, config)
+
+
+def bart():
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 96, "decoder_ffn_dim": 96}
+    config = transformers.BartConfig(
+        vocab_size=VOCABULARY, d_model=64, encoder_layers=2, decoder_layers=2, pad_token_id=0, **heads
+    )
+    return build(transformers.BartForConditionalGeneration, config)
+
+
+def bert():
+    return build(transformers.BertModel, transformers.BertConfig(**SIZES))
+
+
+def forward_calls():
+    """Returns the number of forward passes of the engine so far."""
+    return fovea._fovea._forward_calls()
 
 
 def using(model, how, dtype=torch.float32):
@@ -151,18 +226,3 @@ def errors(model, inputs, rows=None):
         eager=(eager - right)[rows].nan_to_num(0).abs().max().item(),
         size=right[rows].abs().max().item(),
     )
-
-
-__all__ = [
-    "GROUPED",
-    "SIZES",
-    "VOCABULARY",
-    "Errors",
-    "build",
-    "errors",
-    "fovea",
-    "left_padded",
-    "result",
-    "right_padded",
-]
-__all__ += ["text", "using"]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fovea
-from fovea import nn
+from fovea import distributed, nn
 
 Floats = NDArray[np.float32]
 
@@ -53,6 +53,21 @@ def train(query: Floats, key: Floats, value: Floats) -> None:
     fovea.attention_backward(query, key, value, context, lse)  # wrong: no gradient
     fovea.attention_backward(query, key, value, context, lse, context, wanted=["mask"])  # wrong: has no gradient
     fovea.attention(query, key, value, dropout=0.1)  # wrong: not a Dropout
+
+
+def shard(query: Floats, key: Floats, value: Floats) -> None:
+    sharding = distributed.Sharding.zigzag(100, 4)
+    assert_type(sharding.ranges(3), list[tuple[int, int]])
+    part = distributed.shard(query, sharding, 3)
+    assert_type(part, Floats)
+    assert_type(distributed.attention(part, key, value, sharding=sharding, mask=fovea.causal()), Floats)
+    assert_type(distributed.attention(query, key, value, sharding="zigzag", return_lse=True), tuple[Floats, Any])
+    distributed.attention(query, key, value, group=None, key_sharding="contiguous", timeout=30, alibi=True, sinks=[0.5])
+
+    distributed.attention(query, key, value, sharding="spiral")  # wrong: no such sharding
+    distributed.attention(query, key, value, lenses=fovea.Lenses())  # wrong: no such keyword
+    distributed.attention(query, key, value, mask="causal")  # wrong: not a mask
+    distributed.shard(query, "zigzag", 3)  # wrong: not a Sharding
 
 
 def look(query: Floats, key: Floats, value: Floats) -> None:

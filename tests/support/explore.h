@@ -21,8 +21,8 @@
 #include "fovea/recording.h"
 #include "fovea/tensor.h"
 
-#include "view/explorer.h"
-#include "view/frame.h"
+#include "view/explorer/explorer.h"
+#include "view/explorer/frame.h"
 
 namespace fovea::test {
 
@@ -92,11 +92,6 @@ inline Waiting<view::FrameBytes> ask_tile(view::Explorer& explorer, const view::
   });
 }
 
-inline view::Frame get_tile(view::Explorer& explorer, const view::HeadPlace& head,
-                            const view::TilePlace& tile) {
-  return view::decode_frame(*ask_tile(explorer, head, tile).get());
-}
-
 /// Waits until `condition` returns true, for up to a minute.
 template <class Condition>
 bool wait_until(const Condition& condition) {
@@ -106,6 +101,23 @@ bool wait_until(const Condition& condition) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return true;
+}
+
+/// Asks for a tile until it is final.
+inline view::FrameBytes final_tile(view::Explorer& explorer, const view::HeadPlace& head,
+                                   const view::TilePlace& tile) {
+  view::FrameBytes frame;
+  const auto ask = [&] {
+    frame = ask_tile(explorer, head, tile).get();
+    return view::frame_is_final(*frame);
+  };
+  if (!wait_until(ask)) throw std::runtime_error("the tile is not final");
+  return frame;
+}
+
+inline view::Frame get_tile(view::Explorer& explorer, const view::HeadPlace& head,
+                            const view::TilePlace& tile) {
+  return view::decode_frame(*final_tile(explorer, head, tile));
 }
 
 }  // namespace fovea::test

@@ -47,14 +47,21 @@ struct LensSizes {
 
 /// The results of all lenses, with the outputs of the same call.
 struct Seen : LensBuffers {
-  Tensor context, lse;
+  Tensor context, lse, mean_offset;
+
+  Lenses lenses() {
+    Lenses lenses = LensBuffers::lenses();
+    lenses.rows.mean_offset = mean_offset.view();
+    return lenses;
+  }
 
   /// Returns all defined tensors of `seen`.
   static auto all(auto& seen) {
     std::vector tensors{&seen.context,           &seen.lse,         &seen.entropy,
                         &seen.maximum,           &seen.maximum_key, &seen.mean_distance,
                         &seen.distance_variance, &seen.first_key,   &seen.top_keys,
-                        &seen.top_weights,       &seen.cells,       &seen.pairs};
+                        &seen.top_weights,       &seen.cells,       &seen.pairs,
+                        &seen.mean_offset};
     std::erase_if(tensors, [](const Tensor* tensor) { return !tensor->defined(); });
     return tensors;
   }
@@ -73,6 +80,7 @@ inline Seen room_for(const reference::Inputs& in, const LensSizes& sizes) {
                                                  .pool = sizes.pool});
   seen.context = Tensor(type, {shape.batch, shape.q_heads, shape.q_len, in.value.extent(3)});
   seen.lse = Tensor(lse_type(type), {shape.batch, shape.q_heads, shape.q_len});
+  seen.mean_offset = Tensor(lse_type(type), seen.lse.shape());
   for (Tensor* const tensor : Seen::all(seen)) fill(*tensor, -77.0);
   return seen;
 }
@@ -115,6 +123,9 @@ class LensCheck {
         options_(options),
         rows_(all_rows(shape_)),
         exact_(reference::attention_rows(in, options, rows_)) {
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      numbers_.push_back(reference::row_numbers(weights(r), exact_.places[r]));
+    }
     const double scores =
         size_of_products(in, options, rows_) * 2 + size_of_biases(shape_, options);
     const double keys = static_cast<double>(std::max<std::int64_t>(shape_.kv_len, 1));
@@ -123,12 +134,12 @@ class LensCheck {
                     : kRounding * (6 + 3 * scores + 2 * std::sqrt(keys));
   }
 
-  void expect(const Seen& seen, const LensSizes& sizes) const {
+  void expect(const Seen& seen, const LensSizes& sizes) {
     for (std::size_t r = 0; r < rows_.size() && !testing::Test::HasFailure(); ++r) {
       const reference::Row& row = rows_[r];
       SCOPED_TRACE(testing::Message()
                    << "row " << row.batch << ", " << row.head << ", " << row.query);
-      expect_row(seen, row, reference::row_numbers(weights(r), exact_.places[r]));
+      expect_row(seen, row, numbers_[r]);
       if (sizes.top > 0) expect_top(seen, row, weights(r), sizes.top);
     }
     if (sizes.rows > 0) expect_map(seen, sizes);
@@ -160,7 +171,8 @@ class LensCheck {
     expect_near(seen.first_key, at, expected.first_key, rounding_ * expected.first_key + 1e-37,
                 "first_key");
     expect_near(seen.mean_distance, at, expected.mean_distance,
-                rounding_ * (2 * deviation) + kRounding * std::abs(expected.mean_distance),
+                rounding_ * (2 * deviation) + kRounding * std::abs(expected.mean_distance) +
+                    1e-13 * static_cast<double>(shape_.kv_len),
                 "mean_distance");
     expect_near(seen.distance_variance, at, expected.distance_variance,
                 rounding_ * 4 * expected.distance_variance + 1e-25, "distance_variance");
@@ -168,9 +180,16 @@ class LensCheck {
     const std::int64_t key = seen.maximum_key.at<std::int64_t>(at);
     if (expected.maximum_key < 0) {
       EXPECT_EQ(key, -1);
+      EXPECT_TRUE(std::isnan(seen.mean_offset.value(at)));
       return;
     }
     ASSERT_TRUE(key >= 0 && key < shape_.kv_len) << key;
+    const double mean_offset =
+        expected.mean_offset + static_cast<double>(expected.maximum_key - key);
+    expect_near(seen.mean_offset, at, mean_offset,
+                rounding_ * (2 * deviation) + kRounding * std::abs(mean_offset) +
+                    1e-13 * static_cast<double>(shape_.kv_len),
+                "mean_offset");
     const std::size_t r = static_cast<std::size_t>(
         (row.batch * shape_.q_heads + row.head) * shape_.q_len + row.query);
     EXPECT_GE(weights(r)[static_cast<std::size_t>(key)], expected.maximum * (1 - rounding_));
@@ -208,7 +227,8 @@ class LensCheck {
     }
   }
 
-  void expect_map(const Seen& seen, const LensSizes& sizes) const {
+  void expect_map(const Seen& seen, const LensSizes& sizes) {
+    visible_.resize(rows_.size());
     for (std::int64_t batch = 0; batch < shape_.batch; ++batch) {
       // Only the first and the last head, since each cell is a loop over its pairs.
       for (const std::int64_t head : std::set<std::int64_t>{0, shape_.q_heads - 1}) {
@@ -219,8 +239,20 @@ class LensCheck {
     }
   }
 
+  /// Returns which keys a row sees. The rows of a map are kept for the next map.
+  const std::vector<char>& visible(std::size_t row) {
+    std::vector<char>& seen = visible_[row];
+    if (seen.empty()) {
+      ScorePosition place = exact_.places[row];
+      for (place.key = 0; place.key < shape_.kv_len; ++place.key) {
+        seen.push_back(options_.mask.visible(place) ? 1 : 0);
+      }
+    }
+    return seen;
+  }
+
   void expect_map_row(const Seen& seen, const LensSizes& sizes, std::int64_t batch,
-                      std::int64_t head, std::int64_t r) const {
+                      std::int64_t head, std::int64_t r) {
     const CellDivision rows = sizes.row_division(shape_);
     const CellDivision columns = sizes.column_division(shape_);
     for (std::int64_t c = 0; c < sizes.columns; ++c) {
@@ -229,13 +261,13 @@ class LensCheck {
       for (std::int64_t i = rows.begin(r); i < rows.begin(r + 1); ++i) {
         const auto number =
             static_cast<std::size_t>((batch * shape_.q_heads + head) * shape_.q_len + i);
-        for (std::int64_t j = columns.begin(c); j < columns.begin(c + 1); ++j) {
-          const double weight = weights(number)[static_cast<std::size_t>(j)];
-          sum += weight;
-          most = std::isnan(weight) || std::isnan(most) ? std::nan("") : std::max(most, weight);
-          ScorePosition place = exact_.places[number];
-          place.key = j;
-          pairs += options_.mask.visible(place) ? 1 : 0;
+        const std::span<const double> row = weights(number);
+        const std::vector<char>& visible_keys = visible(number);
+        const auto end = static_cast<std::size_t>(columns.begin(c + 1));
+        for (auto j = static_cast<std::size_t>(columns.begin(c)); j < end; ++j) {
+          sum += row[j];
+          most = std::isnan(row[j]) || std::isnan(most) ? std::nan("") : std::max(most, row[j]);
+          pairs += visible_keys[j];
         }
       }
       const Index at{batch, head, r, c};
@@ -254,6 +286,8 @@ class LensCheck {
   AttentionOptions options_;
   RowList rows_;
   reference::Rows exact_;
+  std::vector<reference::RowNumbers> numbers_;
+  std::vector<std::vector<char>> visible_;  // by row; empty if not needed yet
   double rounding_ = 0.0;
 };
 
@@ -263,7 +297,7 @@ void expect_lenses_under(const std::vector<OptionSet>& sets, const Look& look,
                          const RandomProblem& problem, const std::vector<LensSizes>& all_sizes) {
   for (const auto& [name, options] : sets) {
     SCOPED_TRACE(name);
-    const LensCheck check(problem.inputs(), options);
+    LensCheck check(problem.inputs(), options);
     for (const LensSizes& sizes : all_sizes) {
       check.expect(look(problem.inputs(), options, sizes), sizes);
     }

@@ -16,18 +16,13 @@ import pytest
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "pages"))
 
 import browser as pages
-from server import ROOT, Viewer
-from watch import OPENED, Watch, save_screenshots
+from server import Viewer
+from watch import Watch, watched
+from watch import chromium as chromium  # the tests find these here
+from watch import pytest_runtest_makereport as pytest_runtest_makereport
 from watch import violations as violations
 
-FAILURES = ROOT / "build" / "view" / "failures"
 VIEWPORTS = {"desktop": pages.DESKTOP, "large": {"width": 1920, "height": 1080}, "phone": pages.PHONE}
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    with pages.chromium() as browser:
-        yield browser
 
 
 def end(servers):
@@ -40,9 +35,8 @@ def end(servers):
     assert not problems, "\n".join(problems)
 
 
-@pytest.fixture
-def viewer():
-    """Starts `fovea view ARGUMENTS`, which ends with the test."""
+def starting():
+    """Yields a function that starts servers, and ends them afterwards."""
     started = []
 
     def start(*arguments, **options):
@@ -51,20 +45,20 @@ def viewer():
 
     yield start
     end([server for server in started if server.process.returncode is None])
+
+
+@pytest.fixture
+def viewer():
+    """Starts `fovea view ARGUMENTS`, which ends with the test."""
+    yield from starting()
 
 
 @pytest.fixture(scope="module")
 def module_viewer(tmp_path_factory):
     """Like viewer, for servers that several tests of a module share."""
-    started = []
-
-    def start(*arguments, **options):
-        started.append(Viewer(*arguments, **options))
-        return started[-1]
-
-    start.folder = tmp_path_factory.mktemp("inputs")
-    yield start
-    end([server for server in started if server.process.returncode is None])
+    for start in starting():
+        start.folder = tmp_path_factory.mktemp("inputs")
+        yield start
 
 
 class Opener(Watch):
@@ -104,15 +98,4 @@ class Opener(Watch):
 
 @pytest.fixture
 def opener(chromium, request):
-    opener = Opener(chromium)
-    request.node.stash[OPENED] = opener.opened
-    yield opener
-    opener.close()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    report = yield
-    if report.failed and call.when == "call":
-        save_screenshots(item, report, FAILURES)
-    return report
+    yield from watched(Opener(chromium), request)

@@ -205,12 +205,13 @@ def token_file(path, texts):
 
 # ---- frames ----------------------------------------------------------------------------------------------------
 
-NAN, ZERO = 1, 2
+NAN, ZERO, UNKNOWN = 1, 2, 65535
+PREVIEW_FLAG = 8
 
 
 def frame(data):
     """Returns the fields of a frame, and what follows it. `codes` is [rows, columns] or None; `values` has -1 for
-    hidden cells."""
+    hidden cells. `states` is None if all rows are final, else 0, 1 or 2 for each: unknown, preview, final."""
     length, magic = struct.unpack_from("<I4s", data)
     assert magic == b"FVT1", magic
     kind, reduce, level, flags, x, y, columns, rows, job, smallest, largest, reserved = struct.unpack_from(
@@ -221,7 +222,10 @@ def frame(data):
     codes = None
     if length + 4 > 40:
         codes = np.frombuffer(data, "<u2", columns * rows, 40).reshape(rows, columns)
-        assert length + 4 == 40 + codes.nbytes
+    states = None
+    if flags & PREVIEW_FLAG:
+        states = np.frombuffer(data, np.uint8, rows, length + 4 - rows)
+    assert length + 4 == 40 + sum(part.nbytes for part in (codes, states) if part is not None)
     fields = {
         "reduce": ["mean", "max"][reduce],
         "level": level,
@@ -234,6 +238,7 @@ def frame(data):
         "smallest": smallest,
         "largest": largest,
         "codes": codes,
+        "states": states,
     }
     if codes is not None:
         fields["values"] = values(codes)
@@ -241,7 +246,7 @@ def frame(data):
 
 
 def values(codes):
-    """Returns the cells of log16 codes: -1 if hidden."""
+    """Returns the cells of log16 codes: -1 if hidden, nan if nan or unknown."""
     found = 2.0 ** ((codes.astype(np.float64) - 3) / 1023 - 64)
-    found[codes == 0], found[codes == NAN], found[codes == ZERO] = -1, np.nan, 0
+    found[codes == 0], found[(codes == NAN) | (codes == UNKNOWN)], found[codes == ZERO] = -1, np.nan, 0
     return found

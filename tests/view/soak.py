@@ -2,7 +2,7 @@
 """Opens many tabs that wander over a long input for some minutes, and measures the server.
 
 tests/view/run soak                  eight tabs, five minutes
-  --minutes N, --tabs N, --tokens N, --memory SIZE
+  --minutes N, --tabs N, --tokens N, --memory SIZE, --pause SECONDS between two rounds of movements
 
 Fails if the server ends, if its memory grows beyond --memory and 60 MiB for itself, if a tile is answered with an
 error, or if requests remain when all tabs are closed.
@@ -30,6 +30,7 @@ def options():
     parser.add_argument("--tabs", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=65_536)
     parser.add_argument("--memory", default="256M")
+    parser.add_argument("--pause", type=float, default=0)
     return parser.parse_args()
 
 
@@ -94,6 +95,7 @@ def main():
             while time.monotonic() - start < 60 * chosen.minutes:
                 for tab in tabs:
                     tab.wander()
+                time.sleep(chosen.pause)
                 if server.process.poll() is not None:
                     raise SystemExit(f"the server ended: {server.errors()}")
                 most = max(most, server.resident())

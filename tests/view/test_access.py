@@ -55,6 +55,18 @@ def test_text_of_twice_the_size_is_not_cut_off(server, opener, name):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.parametrize("name", ["heads", "scatter", "text", "compare"])
+def test_the_keys_of_each_page(server, opener, name):
+    page = show(opener, server, name)
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog .keys")
+    assert page.locator(".keys kbd").all_text_contents()[-1] == "?"
+    page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="detached")
+    page.get_by_role("button", name="Help").click()
+    page.wait_for_selector("dialog .keys")
+
+
 @pytest.mark.parametrize("name", [name for name in PAGES if name != "scene"])
 def test_focus_is_never_lost_and_always_visible(server, opener, name):
     page = show(opener, server, name)

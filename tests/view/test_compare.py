@@ -187,7 +187,7 @@ def test_colors_need_no_request(server, opener):
     page.on("request", lambda request: asked.append(request.url) if not request.url.endswith(LIST) else None)
     before = pixel(page, 2, 500, 450), pixel(page, 0, 500, 450)
     field(page, "Difference up to").select_option("0.001")
-    field(page, "Weights").select_option("linear")
+    field(page, "Tone").select_option("linear")
     page.evaluate("fovea.idle")
     assert (pixel(page, 2, 500, 450) != before[0]).any()
     assert (pixel(page, 0, 500, 450) != before[1]).any()
@@ -200,6 +200,7 @@ def test_a_link_shows_the_same(server, opener):
     again = compare(opener, server, page.evaluate("location.hash.slice(1)"))
     for one in (page, again):
         one.wait_for_selector(".compare-told .difference")
+        one.evaluate("fovea.idle")
         one.evaluate("document.activeElement.blur()")
     assert page.screenshot() == again.screenshot()
 
@@ -232,3 +233,15 @@ def test_heads_that_cannot_be_compared_say_why(server, opener):
     page.wait_for_selector(".compare-pane canvas")
     page = opener(server, f"/compare/{server.id(0)}/0.0/{server.id(1)}/9.9")
     assert "No open input has the head" in page.get_by_role("alert").text_content()
+
+
+def test_an_unfinished_pass_is_explained(viewer, opener, tmp_path):
+    inputs.tensors(tmp_path / "long.safetensors", q_len=65_536, head_dim=64, heads=2)
+    server = viewer(tmp_path / "long.safetensors", "--causal", "--threads", "1")
+    for head in (0, 1):
+        server.api(f"/inputs/{server.id()}/0.{head}")
+        server.api(f"/inputs/{server.id()}/0.{head}/pass", method="DELETE")
+    page = opener(server, f"/compare/{server.id()}/0.0/{server.id()}/0.1")
+    told = page.locator(".tools-row [role=status]")
+    told.get_by_text("Dotted cells are not computed yet").wait_for()
+    assert "layer 0, head 0 was stopped" in told.text_content()

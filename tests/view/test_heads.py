@@ -4,6 +4,7 @@
 import json
 import subprocess
 
+import browser as pages
 import inputs
 import numpy as np
 import pytest
@@ -138,7 +139,7 @@ def test_another_number_and_other_colours_need_no_request(page, told):
     field(page, "Number").select_option(label="largest")
     assert abs(float(cell(page, 1, 0).locator(".head-number").text_content()) - told[1, 0]["maximum"]) < 0.001
     before = cell(page, 0, 4).locator("canvas").evaluate("canvas => canvas.toDataURL()")
-    field(page, "Colours").select_option(label="logarithm")
+    field(page, "Tone").select_option(label="logarithm")
     assert cell(page, 0, 4).locator("canvas").evaluate("canvas => canvas.toDataURL()") != before
     assert asked == []
     until(page, "location.hash.includes('number=maximum') && location.hash.includes('tone=log')")
@@ -297,7 +298,7 @@ def test_nonsense_in_the_address_gives_the_defaults(server, opener):
     )
     page.wait_for_selector(".head canvas.drawn")
     assert opened(page) is None
-    assert field(page, "Colours").input_value() == "sqrt"
+    assert field(page, "Tone").input_value() == "sqrt"
 
 
 # ---- the scatter plot ------------------------------------------------------------------------------------------
@@ -309,6 +310,7 @@ def test_the_plot_places_heads_and_opens_the_right_one(server, opener, told):
     page.get_by_text("As a table").click()
     rows = page.locator(".numbers tbody tr")
     expect(rows).to_have_count(LAYERS * HEADS)
+    pages.settle(page)  # the plot is drawn again for its new size
     # Of heads with random weights no two are alike, so that none hides another.
     alone = [place for place, one in told.items() if not one["name"]][3]
     wanted = f"Layer {alone[0]}, head {alone[1]}"
@@ -334,6 +336,24 @@ def test_the_plot_places_heads_and_opens_the_right_one(server, opener, told):
         f"layer {alone[0]}, head {alone[1]}\n",
     )
     assert opened(page) == wanted
+
+
+def test_the_plot_names_its_colours(server, opener, told):
+    page = opener(server, f"/heads/{server.id()}", "view=scatter")
+    note = page.locator(".scatter .note")
+    until(page, f"document.querySelectorAll('circle').length === {LAYERS * HEADS}")
+    names = {one["name"] for one in told.values() if one["name"]}
+    assert all(name in note.text_content() for name in names)
+    assert note.locator(".swatch").count() == len(names)
+
+
+def test_heads_that_take_long_are_announced(viewer, opener, tmp_path):
+    inputs.tensors(tmp_path / "long.safetensors", q_len=65_536, head_dim=64)
+    server = viewer(tmp_path / "long.safetensors", "--causal", "--threads", "1")
+    page = opener(server, f"/heads/{server.id()}")
+    page.get_by_text("The heads are being computed").wait_for()
+    # Without tokens there is no text, and a single head has none to be compared with.
+    assert page.locator(".pages a").all_text_contents() == ["Map"]
 
 
 def test_the_plot_by_keyboard(server, opener):

@@ -180,6 +180,7 @@ def test_links_to_other_inputs_and_nonsense(server, opener):
     state = maps.ready(page)
     assert state["input"] == name
     assert "other.safetensors-12345678" in page.locator(".warning").text_content()
+    assert page.locator(".warning").count() == 1
     page = opener(
         server,
         f"/map/{name}/7.99",

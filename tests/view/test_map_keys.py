@@ -132,3 +132,13 @@ def test_nothing_is_cut_off_at_twice_the_size(server, opener):
     assert page.evaluate("document.documentElement.scrollWidth") <= 960
     for name in ["Copy link", "Export", "Help"]:
         assert page.get_by_role("button", name=name).is_visible()
+
+
+def test_a_phone_has_its_map_and_the_locked_cell_without_scrolling(server, opener):
+    page = opener(server, f"/map/{server.id()}/0.0", "query=400&key=300", size="phone")
+    maps.ready(page)
+    assert page.locator("#bar").bounding_box()["height"] < 160
+    assert page.locator(".panel .facts").bounding_box()["y"] < page.viewport_size["height"]
+    page.get_by_role("button", name="Export").click()  # scrolls into view
+    page.wait_for_selector("dialog")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

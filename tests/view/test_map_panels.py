@@ -54,6 +54,8 @@ def test_the_row_of_a_query(server, opener, layers):
     shown = table(page, ".line .top:first-of-type")[:12]
     assert [int(cells[0].replace(",", "")) for cells in shown] == best.tolist()
     assert [maps.number(cells[3]) for cells in shown] == pytest.approx(row[best], rel=1e-4)
+    bars = page.locator(".line .top .bar i").evaluate_all("(bars) => bars.map((bar) => parseFloat(bar.style.width))")
+    assert bars[:12] == pytest.approx(100 * row[best] / row[best[0]], abs=0.1)
     facts = line_facts(page)
     seen = row[row > 0]
     assert facts["keys seen"] == "413"

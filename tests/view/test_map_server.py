@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a map says about its server: the pass over all rows, a server that ends and comes back, a file that changes."""
 
+import os
 import re
 
 import inputs
 import maps
+import numpy as np
 import pytest
 
 GONE = ["net::ERR", "401", "409", "Failed to load resource"]
@@ -83,3 +85,17 @@ def test_a_file_that_changes_while_it_is_shown(viewer, opener, path):
     assert state["input"] == server.id()
     assert state["colormap"] == "magma"
     assert f"/map/{server.id()}/1.1" in page.url
+
+
+def test_a_changed_file_beside_the_first_is_named(viewer, opener, tmp_path):
+    opener.expected += GONE
+    for name in ("query", "key"):
+        np.save(tmp_path / f"{name}.npy", np.eye(40, 8, dtype=np.float32))
+    server = viewer("--query", tmp_path / "query.npy", "--key", tmp_path / "key.npy")
+    page = opener(server, f"/map/{server.id()}/0.0")
+    maps.ready(page)
+    os.utime(tmp_path / "key.npy", ns=(1, 1))
+    page.get_by_text(f"{tmp_path / 'key.npy'} has changed since it was opened").wait_for(timeout=3000)
+    page.get_by_role("button", name="Read again").click()
+    page.locator(".notice").wait_for(state="detached")
+    assert maps.ready(page)["input"] == server.id()

@@ -26,7 +26,7 @@ def stop_pass(server, head="0.0"):
 def test_closing_a_tab_ends_its_requests(slow, opener):
     head = f"/inputs/{slow.id()}/0.0"
     slow.api(head)
-    page = opener(slow, f"/map/{slow.id()}/0.0", "at=40000,40000&scale=16")
+    page = opener(slow, f"/map/{slow.id()}/0.0", "at=40000,40000&scale=8")
     end = time.monotonic() + 20
     while slow.counters()["waiting"] < 2:
         assert time.monotonic() < end, slow.counters()

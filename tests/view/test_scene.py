@@ -37,7 +37,7 @@ def test_the_list_leads_to_other_scenes(server, opener):
     frame(page)
     links = page.locator(".scene-list a")
     expect(links).to_have_count(3)
-    assert page.locator(".scene-list [aria-current=page]").text_content() == "causal_mask.json"
+    assert page.locator(".scene-list [aria-current=page]").text_content() == "A causal mask: no word sees the future"
     links.nth(1).click()
     page.wait_for_url(f"**/scene/{server.id(1)}*")
     assert frame(page).locator("h1").text_content().startswith("Two heads")
@@ -65,6 +65,26 @@ def test_the_frame_follows_the_theme(server, opener):
     scene.locator("html[data-theme=dark]").wait_for()
     assert page.evaluate(paper) != light
     assert scene.locator("body").evaluate("body => getComputedStyle(body).backgroundColor") == page.evaluate(paper)
+
+
+def test_the_theme_has_one_button(server, opener):
+    page = opener(server, f"/scene/{server.id(0)}")
+    expect(page.get_by_role("button", name="Dark colours")).to_be_visible()
+    inner = frame(page).get_by_title("Light or dark")
+    expect(inner).to_have_count(1)
+    expect(inner).to_be_hidden()
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_a_single_scene_fills_the_window(viewer, opener, size):
+    server = viewer(SCENES / "two_heads.json")
+    page = opener(server, f"/scene/{server.id(0)}", size=size)
+    frame(page)
+    box, window = page.locator("iframe").bounding_box(), page.viewport_size
+    assert box["x"] == 0
+    assert box["width"] == window["width"]
+    assert box["y"] + box["height"] == window["height"]
+    assert box["y"] < 80
 
 
 def test_an_unknown_scene_is_an_error(server, opener):

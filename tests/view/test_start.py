@@ -3,6 +3,7 @@
 
 import inputs
 import pytest
+from server import ROOT
 
 
 @pytest.fixture
@@ -33,7 +34,35 @@ def test_cards_describe_each_input(viewer, opener, recorded, tmp_path):
     assert cards.nth(0).locator(".model").text_content() == "Tiny"
     assert cards.nth(0).locator(".source").text_content() == "the cat sat"
     assert cards.nth(0).locator(".links a").all_text_contents() == ["Heads", "Map", "Text"]
-    assert cards.nth(1).locator(".links a").all_text_contents() == ["Heads", "Map"]
+    assert cards.nth(1).locator(".links a").all_text_contents() == ["Map", "Heads"]
+
+
+def test_scenes_have_their_title_and_words(viewer, opener):
+    page = opener(viewer(ROOT / "examples" / "scenes" / "causal_mask.json"))
+    card = page.locator(".card")
+    card.wait_for()
+    assert card.locator("h3").text_content() == "A causal mask: no word sees the future"
+    assert card.locator(".file").text_content() == "causal_mask.json"
+    assert card.locator(".source").text_content() == "We read from left to right"
+    assert page.locator(".empty").count() == 0
+
+
+def test_examples_come_with_the_commands_for_files(viewer, opener):
+    page = opener(viewer())
+    page.get_by_role("heading", name="Your own attention").wait_for()
+    assert "16 examples open" in page.locator(".kind").text_content()
+    assert "fovea view run.safetensors" in page.locator(".empty").text_content()
+    titles = page.locator(".card h3").all_text_contents()
+    assert titles[1] == "Your journey starts with one step"
+    assert page.locator(".card .file").count() == 0
+
+
+def test_a_single_head_opens_as_a_map(viewer, opener, tmp_path):
+    inputs.tensors(tmp_path / "one.safetensors", q_len=64, head_dim=16)
+    page = opener(viewer(tmp_path / "one.safetensors"))
+    page.wait_for_selector(".card")
+    assert page.locator(".card .links a").all_text_contents() == ["Map", "Heads"]
+    assert "/map/" in page.locator(".card h3 a").get_attribute("href")
 
 
 def test_links_open_the_pages_without_a_reload(viewer, opener, recorded):
@@ -90,3 +119,10 @@ def test_nothing_is_cut_off(viewer, opener, recorded, size):
     page = opener(viewer(recorded), size=size)
     page.wait_for_selector(".card")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_single_card_fills_the_width_of_the_page(viewer, opener, recorded):
+    page = opener(viewer(recorded), size="large")
+    card, start = page.locator(".card").bounding_box(), page.locator(".start").bounding_box()
+    assert card["width"] > 0.9 * start["width"]
+    assert start["x"] + start["width"] / 2 == pytest.approx(page.viewport_size["width"] / 2, abs=10)

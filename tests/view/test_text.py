@@ -185,7 +185,7 @@ def test_keys_go_through_the_text(page, weights):
 def test_another_head_keeps_the_selection(page, server, module_viewer):
     token(page, 60).click()
     until(page, "location.hash === '#query=60'")
-    page.get_by_role("button", name="Previous head (H)").click()
+    page.get_by_role("button", name="Previous head").click()
     page.wait_for_url(f"**/text/{server.id()}/1.1#query=60")
     page.wait_for_selector(".tinted")
     settle(page)
@@ -321,3 +321,15 @@ def test_a_link_leads_to_a_place_in_a_long_text(long, opener):
     page.wait_for_timeout(500)
     top = page.locator(".text-flow").bounding_box()["y"]
     assert top - 5 <= needle.bounding_box()["y"] < top + 80
+
+
+def test_a_link_to_a_locked_token_shows_it(viewer, opener, tmp_path):
+    length = 4096
+    inputs.recording(tmp_path / "long.safetensors", inputs.random_layers(1, 1, length, 16), inputs.words(length))
+    server = viewer(tmp_path / "long.safetensors")
+    for side in ("query", "key"):
+        page = opener(server, f"/text/{server.id()}/0.0", f"{side}=3000")
+        chosen = page.locator(".text-flow .chosen-token")
+        chosen.wait_for()
+        box, flow = chosen.bounding_box(), page.locator(".text-flow").bounding_box()
+        assert flow["y"] < box["y"] < flow["y"] + flow["height"]

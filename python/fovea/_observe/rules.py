@@ -77,6 +77,10 @@ class Rule:
         """Yields the rules that this one combines."""
         yield self
 
+    def of_heads(self, heads: list[int]) -> Rule:
+        """Returns the rule of some of the query heads: this one unless it differs between heads."""
+        return self
+
     def __and__(self, other: Rule) -> Rule:
         parts = [part for rule in (self, other) for part in (rule.parts if isinstance(rule, AllOf) else (rule,))]
         parts = [part for part in parts if type(part) is not Rule]
@@ -202,6 +206,9 @@ class Dense(Rule):
             slice(region.query_start - self.region.query_start, region.query_end - self.region.query_start),
             slice(region.key_start - self.region.key_start, region.key_end - self.region.key_start),
         )
+
+    def of_heads(self, heads: list[int]) -> Rule:
+        return self if self.shown.shape[1] == 1 else Dense(self.shown[:, heads], self.region)
 
     def visible(self, item: Tensor, query: Tensor, key: Tensor) -> Tensor:
         item = item if self.shown.shape[0] > 1 else item * 0

@@ -41,7 +41,7 @@ _COMPILED = (
 
 
 class _OfThread(threading.local):
-    active = False
+    active: ObservedFunctions | None = None
 
 
 _of_thread = _OfThread()
@@ -55,7 +55,7 @@ class _FlexSwitch:
     _before: object = False
 
     def __bool__(self) -> bool:
-        return _of_thread.active or bool(self._before)
+        return _of_thread.active is not None or bool(self._before)
 
     @classmethod
     @contextlib.contextmanager
@@ -234,22 +234,27 @@ class ObservedFunctions(TorchFunctionMode):
         super().__init__()
         if compute not in ("fovea", "original"):
             raise ValueError(f'compute: expected "fovea" or "original", got {compute!r}')
-        self._compute = compute
+        self.compute = compute
         self._exit = contextlib.ExitStack()
         self._masks = KnownMasks()
 
+    @staticmethod
+    def active() -> ObservedFunctions | None:
+        """Returns the one on this thread."""
+        return _of_thread.active
+
     def __enter__(self) -> ObservedFunctions:
-        if _of_thread.active:
+        if _of_thread.active is not None:
             raise RuntimeError("ObservedFunctions: expected one on each thread, got a second")
         with contextlib.ExitStack() as stack:
             stack.enter_context(_FlexSwitch.installed())
             super().__enter__()
-            _of_thread.active = True
+            _of_thread.active = self
             self._exit = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        _of_thread.active = False
+        _of_thread.active = None
         self._masks.clear()
         with self._exit:
             super().__exit__(*error)
@@ -268,7 +273,7 @@ class ObservedFunctions(TorchFunctionMode):
                 raise ValueError(f"attention: expected scaled_dot_product_attention, got {name}, which is below it")
             return func(*args, **given)
         _check_not_compiling()
-        original = self._compute == "original"
+        original = self.compute == "original"
         if original and not observed() and kind != "flex":
             return func(*args, **given)
         module, reports = _calling_module(), torch._C._current_graph_task_id() == -1

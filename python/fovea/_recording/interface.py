@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from transformers import AttentionInterface
 
 from .._observe.calls import observed, unobserved
 from ..transformers import attention_modules, missed_modules, report_call
+from .hooks import Hook
 
 __all__ = ["implementation", "missed_modules", "ran_modules"]
 
@@ -25,12 +27,11 @@ def ran_modules(model: torch.nn.Module) -> Iterator[list[torch.nn.Module]]:
 
     def add(module: torch.nn.Module, _: object) -> None:
         ran.append(module)
-        # Modules with hooks are called in a slower way, and once is enough. A copy of a module has its hooks.
-        if id(module) in hooks:
-            hooks.pop(id(module)).remove()
+        # Modules with hooks are called in a slower way, and once is enough.
+        hooks.pop(id(module)).remove()
 
     for module in attention_modules(model).values():
-        hooks[id(module)] = module.register_forward_pre_hook(add)
+        hooks[id(module)] = module.register_forward_pre_hook(Hook(add))
     try:
         yield ran
     finally:
@@ -42,7 +43,7 @@ def ran_modules(model: torch.nn.Module) -> Iterator[list[torch.nn.Module]]:
 def implementation(models: list[Any], compute: Literal["fovea", "original"]) -> Iterator[None]:
     """Inside the block, the models report their calls. Their implementations are restored."""
     if compute == "original":
-        with _reporting_interface():
+        with _ReportingInterface.installed():
             yield
         return
     configs = {
@@ -61,14 +62,33 @@ def implementation(models: list[Any], compute: Literal["fovea", "original"]) -> 
             config._attn_implementation_internal = name
 
 
-@contextlib.contextmanager
-def _reporting_interface() -> Iterator[None]:
-    """Inside the block, the attention functions of every implementation report their calls to the observers of the
-    calling thread. Without observers they are those of transformers."""
-    get_interface = AttentionInterface.get_interface
+class _ReportingInterface:
+    """The attention functions of every implementation of transformers, which report their calls to the observers of
+    the calling thread. Without observers they are those of transformers."""
 
-    def reporting(self: Any, name: str, default: Callable[..., Any]) -> Callable[..., Any]:
-        function: Callable[..., Any] = get_interface(self, name, default)
+    _lock = threading.Lock()
+    _users = 0  # blocks of several threads overlap
+    _get: Callable[..., Any]
+
+    @classmethod
+    @contextlib.contextmanager
+    def installed(cls) -> Iterator[None]:
+        with cls._lock:
+            if cls._users == 0:
+                cls._get = AttentionInterface.get_interface
+                AttentionInterface.get_interface = cls._reporting
+            cls._users += 1
+        try:
+            yield
+        finally:
+            with cls._lock:
+                cls._users -= 1
+                if cls._users == 0:
+                    AttentionInterface.get_interface = cls._get
+
+    @staticmethod
+    def _reporting(interface: Any, name: str, default: Callable[..., Any]) -> Callable[..., Any]:
+        function: Callable[..., Any] = _ReportingInterface._get(interface, name, default)
         if not observed():
             return function
 
@@ -79,9 +99,3 @@ def _reporting_interface() -> Iterator[None]:
             return result
 
         return call
-
-    AttentionInterface.get_interface = reporting
-    try:
-        yield
-    finally:
-        AttentionInterface.get_interface = get_interface

@@ -65,7 +65,7 @@ def joined_mask(parts: list[Part], batch: int, known: _Known) -> tuple[Mask | No
                 keys[region.key_start : region.key_end] = 1
                 blocks.append(AllOf((Documents(queries[None], keys[None]), _extended(own, total))))
         rest = Documents(elsewhere[None], torch.ones(1, total.key_end, dtype=torch.int64))
-        rule = AnyOf((*blocks, AllOf((rest, rule))))
+        rule = AnyOf((*blocks, AllOf((rest, _extended(rule, total)))))
     return rule.mask(total.query_start, total.q_len, total.key_start, total.kv_len)
 
 
@@ -83,6 +83,11 @@ def _extended(rule: Rule, total: Region) -> Rule:
     """Returns a rule that knows all positions. What it says about new ones does not matter."""
     if isinstance(rule, AllOf | AnyOf):
         return type(rule)(tuple(_extended(part, total) for part in rule.parts))
+    if isinstance(rule, Dense):
+        region = rule.region
+        left, top = region.key_start - total.key_start, region.query_start - total.query_start
+        sides = (left, total.key_end - region.key_end, top, total.query_end - region.query_end)
+        return Dense(torch.nn.functional.pad(rule.shown, sides), total)
     if not isinstance(rule, Documents):
         return rule
     ids = [
@@ -95,9 +100,9 @@ def _extended(rule: Rule, total: Region) -> Rule:
 def _agree(part: Part, rule: Rule, total: Region, batch: int) -> bool:
     """Returns whether `rule` shows the queries of a part the keys that the part's own rule shows, and no others."""
     own, region = general(part.rule), part.region
-    for leaf in rule.leaves():
-        if isinstance(leaf, Dense) and not leaf.region.contains(region):
-            return False
+    # A stored mask says nothing about other queries, and may differ between heads.
+    if any(isinstance(leaf, Dense) for leaf in (*rule.leaves(), *own.leaves())):
+        return False
     q_len, start = region.q_len, region.query_start
     step = max(1, q_len * total.key_end * batch // _MOST_PAIRS)
     queries = torch.arange(start, start + q_len, step)[None, :, None]

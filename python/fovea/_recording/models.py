@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from .._observe.calls import check_eager
+from .hooks import Hook
 
 if TYPE_CHECKING:
     from .record import Recorder
@@ -48,7 +49,13 @@ def observed_model(model: torch.nn.Module, recorder: Recorder, compute: Literal[
         if plain or model not in pretrained:
             from .._observe.torch_functions import ObservedFunctions  # imports much of PyTorch
 
-            stack.enter_context(ObservedFunctions(compute))
+            outer = ObservedFunctions.active()  # of a block around this one, whose calls reach both
+            if outer is None:
+                stack.enter_context(ObservedFunctions(compute))
+            elif outer.compute != compute:
+                raise ValueError(
+                    f'compute: expected "{outer.compute}" as the block of record() around this one, got "{compute}"'
+                )
         yield
         if pretrained:
             missed = interface.missed_modules(model, recorder.called, ran)
@@ -92,7 +99,7 @@ def _one_sequence(model: Any) -> Iterator[None]:
         return generate(*args, **kwargs)
 
     own = vars(model).get("generate")  # set by the user, or by a block around this one
-    model.generate = checked
+    model.generate = Hook(checked, generate)
     try:
         yield
     finally:
@@ -117,10 +124,11 @@ def _passes(modules: list[torch.nn.Module], recorder: Recorder) -> Iterator[None
         depth -= 1
 
     once = {id(module): module for module in modules}.values()
+    before, after = Hook(begin), Hook(end)
     hooks = [
         hook
         for module in once
-        for hook in (module.register_forward_pre_hook(begin), module.register_forward_hook(end, always_call=True))
+        for hook in (module.register_forward_pre_hook(before), module.register_forward_hook(after, always_call=True))
     ]
     try:
         yield

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,24 +19,16 @@ from .. import _fovea
 from .._observe.calls import AttentionCall, observe
 from .._observe.rules import Causal, Region, Rule
 from .joined_rule import Part, general, joined_mask
+from .places import ModulePlaces, Place
 from .tokens import ModelTokens, check_tokenizer
 
 _engine: Any = _fovea  # includes the private functions that the stubs omit
-_CROSS = ("cross", "encoder_attn", "encdec", "encoder_attention")
 _OF_KEYS = ("key", "value")
 _CAUSAL = Causal()
 _SECONDS_BETWEEN_LINES = 2.0
 # Parts of an attention, such as the steps of generation, that are written together.
 _MOST_PARTS = 64
 _MOST_QUERIES = 512
-
-
-class _Place(NamedTuple):
-    """Where an attention is in a model."""
-
-    name: str
-    layer: int
-    kind: str
 
 
 class _Attention:
@@ -50,6 +42,7 @@ class _Attention:
         self.key_end = call.key_start + call.key.shape[2]
         self.parts: list[Part] = []
         self.options = call.options
+        self.some_keys: Tensor | None = None  # of cross-attention, to tell whether later parts have the same
         self.pending: list[dict[str, Tensor]] = []
         self.pending_queries = 0
 
@@ -87,8 +80,7 @@ class Recorder:
         # The current folder may change inside the block.
         self.path = os.path.abspath(path)
         self._model = model
-        self._modules = dict(model.named_modules())
-        self._names = {id(module): name for name, module in self._modules.items()}
+        self._places = ModulePlaces(model)
         self._tokens = tokens
         self._layers = _chosen("layers", layers)
         self._heads = _chosen("heads", heads)
@@ -100,9 +92,9 @@ class Recorder:
         self._batch = 1
         self._bytes, self._finished = 0, False
         # Models of transformers may have static caches, whose last slots are empty.
-        self._has_caches = any(hasattr(module, "config") for module in self._modules.values())
+        self._has_caches = any(hasattr(module, "config") for module in model.modules())
         self._calls: dict[int, int] = {}  # of each module, in this forward pass
-        self._known: dict[tuple[int, int], _Place | None] = {}  # by module and its call in a forward pass
+        self._known: dict[tuple[int, int], Place | None] = {}  # by module and its call in a forward pass
         self.called: list[torch.nn.Module] = []
         self._writer = _engine._RecordingWriter(self.path, model=_model_name(model), source=source, store=store or "")
 
@@ -118,11 +110,10 @@ class Recorder:
 
     def __call__(self, call: AttentionCall) -> None:
         module = call.module
-        if module is not None and id(module) not in self._names:
+        if not self._places.has(module):
             return  # of another model
         count = self._calls.get(id(module), 0)
         self._calls[id(module)] = count + 1
-        # A module that is called for several layers (ALBERT) has one name for each.
         key = (id(module), count)
         if key not in self._known:
             self._known[key] = self._place(module, count)
@@ -137,36 +128,23 @@ class Recorder:
         if self._progress is not None and self._progress.is_due():
             self._progress.tell(self.bytes, len(self._attentions))
 
-    def _place(self, module: torch.nn.Module | None, count: int) -> _Place | None:
+    def _place(self, module: torch.nn.Module | None, count: int) -> Place | None:
         """Returns where a call is in the model; None if its layer is not recorded."""
-        path = "attention"
         if module is not None:
             self.called.append(module)
-            path = self._names[id(module)] or type(module).__name__
-        layer = _layer_of(path) + count
-        self._seen_layers.add(layer)
-        if self._layers is not None and layer not in self._layers:
-            return None
-        return _Place(path if count == 0 else f"{path}.{count}", layer, self._kind_of(path))
+        place = self._places.of(module, count)
+        self._seen_layers.add(place.layer)
+        return place if self._layers is None or place.layer in self._layers else None
 
-    def _kind_of(self, path: str) -> str:
-        lower = path.lower()
-        if any(word in lower for word in _CROSS):
-            return "cross"
-        parts = path.split(".")
-        above = [self._modules.get(".".join(parts[:length])) for length in range(len(parts), -1, -1)]
-        configs = [getattr(module, "config", None) for module in above]
-        if not any(getattr(config, "is_encoder_decoder", False) for config in configs):
-            return "self"
-        return next((part for part in lower.split(".") if part in ("encoder", "decoder")), "decoder")
-
-    def _add(self, place: _Place, call: AttentionCall) -> None:
+    def _add(self, place: Place, call: AttentionCall) -> None:
         self._batch = max(self._batch, call.query.shape[0])
         heads = self._chosen_heads(place.name, call.query.shape[1])
         described = {"name": place.name, "layer": place.layer, "kind": place.kind, "heads": heads or []}
         own = _Attention(place.name, call, described)
         own.key_end = own.first_key + self._used_keys(call)
-        own.parts = [_part(call, call.query_start, own.keys)]
+        own.parts = [_part(call, call.query_start, own.keys, heads)]
+        if place.kind == "cross":
+            own.some_keys = _some_keys(call, own.keys).clone()
         options = self._options(own)
         if self._progress is not None and not self._attentions:
             self._progress.announce(self._model, own, call, self._values)
@@ -185,6 +163,11 @@ class Recorder:
                 f"record: expected one text in a recording, and the queries from position {own.query_end} of "
                 f"{own.name}, got them from position {begin}; record each text in a file of its own"
             )
+        if own.some_keys is not None and not torch.equal(own.some_keys, _some_keys(call, own.keys)):
+            raise ValueError(
+                f"record: expected the keys of {own.name} to stay the same in all parts of a text, got others; record "
+                "each text in a file of its own"
+            )
         if call.options.get("bias") is not None:
             raise ValueError(
                 f"record: expected a bias of {own.name} that follows from a table, as the text comes in parts, got a "
@@ -198,13 +181,14 @@ class Recorder:
                 f"record: expected the keys of {own.name} from position {own.key_end}, got them from position "
                 f"{call.key_start}"
             )
-        part = self._tensors(call, own.described["heads"] or None, first, last)
+        heads = own.described["heads"] or None
+        part = self._tensors(call, heads, first, last)
         for name in _OF_KEYS:
             if name in part:
                 part[name] = part[name].clone()  # would keep a whole cache alive
         own.query_end, own.key_end = end, own.key_end + last - first
         own.options = call.options
-        own.parts.append(_part(call, begin, last))
+        own.parts.append(_part(call, begin, last, heads))
         own.pending.append(part)
         own.pending_queries += length
         if len(own.pending) == _MOST_PARTS or own.pending_queries > _MOST_QUERIES:
@@ -320,13 +304,18 @@ def _chosen(name: str, numbers: Iterable[int] | None) -> list[int] | None:
     return chosen
 
 
-def _part(call: AttentionCall, begin: int, keys: int) -> Part:
+def _part(call: AttentionCall, begin: int, keys: int, heads: list[int] | None) -> Part:
     """Returns the part of a call whose first query is at position `begin`, with the keys that it used."""
     length = call.query.shape[2]
-    rule = call.rule
+    rule = call.rule if heads is None else call.rule.of_heads(heads)
     if type(general(rule)) is Rule and length == 1 and call.key_start + keys == begin + 1:
         rule = _CAUSAL  # what a single query at the last key sees
     return Part(rule, Region(begin, length, call.key_start, keys))
+
+
+def _some_keys(call: AttentionCall, keys: int) -> Tensor:
+    """Returns a few of the first `keys` keys of a call."""
+    return call.key[:, :, : keys : max(1, keys // 4)]
 
 
 def _key_heads(heads: list[int], group: int) -> list[int]:
@@ -336,11 +325,6 @@ def _key_heads(heads: list[int], group: int) -> list[int]:
     once = sorted(set(own))
     each = len(own) // len(once) if once else 0
     return once if own == [head for head in once for _ in range(each)] else own
-
-
-def _layer_of(path: str) -> int:
-    """Returns the first number in a module path, such as 13 of model.layers.13.self_attn."""
-    return next((int(part) for part in path.split(".") if part.isdigit()), 0)
 
 
 def _model_name(model: torch.nn.Module) -> str:
@@ -397,6 +381,8 @@ def record_block(
     """record(), whose arguments it has."""
     from .models import observed_model
 
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
     if compute not in ("fovea", "original"):
         raise ValueError(f'compute: expected "fovea" or "original", got {compute!r}')
     check_tokenizer(tokenizer)
@@ -420,6 +406,11 @@ def record_block(
 def _source(text: str | Sequence[str] | None) -> str:
     if text is None:
         return ""
-    first = text if isinstance(text, str) else f"{len(text)} texts: {text[0] if text else ''}"
+    if isinstance(text, str):
+        first = text
+    elif isinstance(text, Sequence) and all(isinstance(one, str) for one in text):
+        first = f"{len(text)} texts: {text[0] if text else ''}"
+    else:
+        raise TypeError(f"text: expected a text, a list of texts or None, got {type(text).__name__}")
     line = " ".join(first.split())
     return line if len(line) <= 200 else f"{line[:199]}\u2026"

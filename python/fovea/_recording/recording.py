@@ -301,16 +301,17 @@ class Recording:
         """Computes the attention rollout of a token (Abnar and Zuidema 2020, "Quantifying attention flow in
         transformers", section 3): the share of its representation after the last layer that comes from each token of
         the text. With the weights W of a layer, averaged over its heads, it is a row of the product of
-        residual * I + (1 - residual) * W over all layers.
+        residual * I + (1 - residual) * W over all layers. Layers and heads that were not recorded do not count.
 
         token       an index, negative from the end
         kind        the stack of layers, if the recording has several
         residual    the share of a token that each layer passes on unchanged, 0 to 1; the paper uses 1/2
         each_layer  returns the shares of the tokens as inputs of every layer, not only of the first
 
-        Returns [tokens], or [layers, tokens] with the first layer first. Rows add up to 1, minus what sinks take away.
-        Raises IndexError for a token or batch item out of range, ValueError for layers that differ in their tokens.
-        Ctrl-C interrupts long calls. One product of queries and keys per layer and head; no N x N matrix is stored.
+        Returns [tokens], or [layers, tokens] with the first layer first. Rows add up to 1, minus what sinks and queries
+        that see no key (padding) take away. Raises IndexError for a token or batch item out of range, ValueError for
+        layers that differ in their tokens and for two attentions of one layer. Ctrl-C interrupts long calls. One
+        product of queries and keys per layer and head; no N x N matrix is stored.
         """
         layers = self._stack(kind)
         number, length = operator.index(token), layers[0].shape[2]

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .hooks import Hook
 from .recording import Tokens
 
 
@@ -99,7 +100,8 @@ class ModelTokens:
             names = parameters[kind]
             wanted = [name for name in names if name in ("input_ids", "pixel_values")]
             if wanted:
-                hooks.append(module.register_forward_pre_hook(self._hook(path, names, wanted), with_kwargs=True))
+                hook = Hook(self._hook(path, names, wanted))
+                hooks.append(module.register_forward_pre_hook(hook, with_kwargs=True))
         try:
             yield
         finally:

@@ -118,6 +118,26 @@ void Signature::bind(PyObject* const* arguments, Py_ssize_t count, PyObject* key
   }
 }
 
+namespace {
+
+/// Runs `engine` in the main thread, with the GIL released. SIGINT stops it: throws the exception
+/// of Python's handler, or Stopped if the handler raises none.
+void run_watched(Execution& execution, const std::function<void()>& engine) {
+  std::stop_source source;
+  execution.stop = source.get_token();
+  try {
+    const nb::gil_scoped_release released;
+    const InterruptWatch watch(source);
+    engine();
+  } catch (const Stopped&) {
+    // Runs Python's signal handlers, which may raise.
+    if (PyErr_CheckSignals() != 0) nb::raise_python_error();
+    throw;
+  }
+}
+
+}  // namespace
+
 void run(double operations, Execution& execution, const std::function<void()>& engine) {
   if (!worth_running_apart(operations)) return engine();
   // PyTorch's operations run on OpenMP's threads.
@@ -128,17 +148,19 @@ void run(double operations, Execution& execution, const std::function<void()>& e
     return engine();
   }
   while (true) {
-    std::stop_source source;
-    execution.stop = source.get_token();
     try {
-      const nb::gil_scoped_release released;
-      const InterruptWatch watch(source);
-      return engine();
+      return run_watched(execution, engine);
     } catch (const Stopped&) {
-      // Runs Python's signal handlers, which may raise.
-      if (PyErr_CheckSignals() != 0) nb::raise_python_error();
     }
   }
+}
+
+void run_once(Execution& execution, const std::function<void()>& engine) {
+  std::optional<engine::OpenMpThreads> threads;
+  if (torch_is_known()) threads.emplace();
+  if (in_main_thread()) return run_watched(execution, engine);
+  const nb::gil_scoped_release released;
+  engine();
 }
 
 void add_function(nb::module_& module, const char* attribute, const char* shown_in,

@@ -85,6 +85,9 @@ inline bool worth_running_apart(double operations) { return operations >= kWorth
 /// function throws the exception that Python's handler raised. If the handler raises no exception,
 /// the call starts again.
 void run(double operations, Execution& execution, const std::function<void()>& engine);
+/// Runs `engine`, in which other processes take part, with the GIL released. SIGINT stops it as in
+/// run(); but if the handler raises no exception, this function throws Stopped.
+void run_once(Execution& execution, const std::function<void()>& engine);
 
 /// Adds a CPython function to the module as `attribute`. The function's __module__ is `shown_in`,
 /// and its name is that of `definition`, which must live as long as the program.

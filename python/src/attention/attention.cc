@@ -22,6 +22,7 @@
 #include "attention/options.h"
 #include "attention/problem.h"
 #include "cache.h"
+#include "distributed.h"
 #include "docs.h"
 #include "functions.h"
 #include "weights/lenses.h"
@@ -74,8 +75,10 @@ struct Views {
   TensorView value;
 };
 
-/// Runs the engine on 4-dimensional views; results have query's own rank.
-PyObject* compute(Engine engine, const Array& query, const Views& views, const Parameters& given) {
+/// Runs the engine on 4-dimensional views; results have query's own rank. With `ranks`, the views
+/// are this rank's part of sharded tensors.
+PyObject* compute(Engine engine, const Array& query, const Views& views, const Parameters& given,
+                  Ranks* ranks = nullptr) {
   std::optional<ProblemOptions> asked;
   bool plain = true;
   for (std::size_t i = kMask; i <= kThreads; ++i) plain = plain && given[i] == nullptr;
@@ -107,18 +110,26 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
 
   const double work = operations(views.query, views.key, views.value);
   try {
-    if (plain && !worth_running_apart(work)) {
+    if (plain && ranks == nullptr && !worth_running_apart(work)) {
       engine == Engine::kDecode
           ? attention_decode(views.query, views.key, views.value, defaults, outputs)
           : forward(views.query, views.key, views.value, defaults, outputs);
     } else {
       AttentionOptions none;
       AttentionOptions& options = asked ? asked->options : none;
-      run(work, options.execution, [&] {
-        engine == Engine::kDecode
-            ? attention_decode(views.query, views.key, views.value, options, outputs)
-            : forward(views.query, views.key, views.value, options, outputs);
-      });
+      if (ranks != nullptr) {
+        run_on_ranks(*ranks, views.query.extent(2), views.key.extent(2), options.execution, [&] {
+          attention_forward(ranks->transport(),
+                            {views.query, views.key, views.value, ranks->queries(), ranks->keys()},
+                            options, outputs);
+        });
+      } else {
+        run(work, options.execution, [&] {
+          engine == Engine::kDecode
+              ? attention_decode(views.query, views.key, views.value, options, outputs)
+              : forward(views.query, views.key, views.value, options, outputs);
+        });
+      }
     }
   } catch (const InvalidArgument& error) {
     if (!context.is_given()) throw;
@@ -132,7 +143,7 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
   return PyTuple_Pack(3, first.ptr(), second.ptr(), third.ptr());
 }
 
-PyObject* attend(Engine engine, const Parameters& given) {
+PyObject* attend(Engine engine, const Parameters& given, Ranks* ranks = nullptr) {
   const Array query(given[kQuery], {.name = "query", .contiguous_rows = true});
   check_rank(query, "query");
   const Array key(given[kKey], {.name = "key", .contiguous_rows = true});
@@ -140,7 +151,19 @@ PyObject* attend(Engine engine, const Parameters& given) {
   check_same_rank(key, "key", query);
   check_same_rank(value, "value", query);
   const Views views{with_rank_4(query.view()), with_rank_4(key.view()), with_rank_4(value.view())};
-  return compute(engine, query, views, given);
+  return compute(engine, query, views, given, ranks);
+}
+
+/// The first argument is the Ranks.
+PyObject* call_sharded_attention(PyObject*, PyObject* const* arguments, Py_ssize_t count,
+                                 PyObject* keywords) {
+  return guarded([&] {
+    static const std::span<const char* const> names(kParameterNames.data(), kOut);
+    static const Signature signature("attention", names, 3, 3);
+    Parameters given{};
+    signature.bind(arguments + 1, count - 1, keywords, std::span(given).first(kOut));
+    return attend(Engine::kForward, given, &nb::cast<Ranks&>(nb::handle(arguments[0])));
+  });
 }
 
 PyObject* call_attention(PyObject*, PyObject* const* arguments, Py_ssize_t count,
@@ -213,7 +236,10 @@ void add_attention(nb::module_& module) {
   static PyMethodDef decode{"decode", as_function(call_decode), kHow, decode_doc()};
   static PyMethodDef reference{"attention", as_function(call_reference), kHow,
                                reference_attention_doc()};
+  static PyMethodDef sharded{"_sharded_attention", as_function(call_sharded_attention), kHow,
+                             nullptr};
   add_function(module, "attention", "fovea", attention);
+  add_function(module, "_sharded_attention", "fovea", sharded);
   add_function(module, "decode", "fovea", decode);
   add_function(module, "reference_attention", "fovea.reference", reference);
   module.def(

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +25,7 @@
 #include "attention/gradients.h"
 #include "attention/options.h"
 #include "attention/problem.h"
+#include "distributed.h"
 #include "docs.h"
 #include "functions.h"
 
@@ -116,7 +119,8 @@ class Backward {
     }
   }
 
-  PyObject* run_all() {
+  /// With `ranks`, the arrays are this rank's part of sharded tensors.
+  PyObject* run_all(Ranks* ranks = nullptr) {
     make(kGradQuery, query_, query_.framework(), query_.dtype(), query_.view().shape());
     make(kGradKey, key_, key_.framework(), key_.dtype(), key_.view().shape());
     make(kGradValue, value_, value_.framework(), value_.dtype(), value_.view().shape());
@@ -170,10 +174,28 @@ class Backward {
         .grad_sinks = plain(kGradSinks),
         .lenses = &lenses};
     // The backward pass has five matrix products, attention() has two.
-    run(2.5 * operations(inputs.query, inputs.key, inputs.value), options_.options.execution, [&] {
+    const double work = 2.5 * operations(inputs.query, inputs.key, inputs.value);
+    const auto compute = [&] {
       backward_calls.fetch_add(1, std::memory_order_relaxed);
-      attention_backward(inputs, options_.options, gradients);
-    });
+      if (ranks == nullptr) {
+        attention_backward(inputs, options_.options, gradients);
+      } else {
+        attention_backward(ranks->transport(), {inputs, ranks->queries(), ranks->keys()},
+                           options_.options, gradients);
+      }
+    };
+    if (ranks == nullptr) {
+      run(work, options_.options.execution, compute);
+    } else {
+      // Of a bias with a row per query, the engine writes the rows of this rank.
+      const MutableTensorView& bias = gradients.grad_bias;
+      if (bias.size() > 0) {
+        std::memset(bias.data(), 0,
+                    static_cast<std::size_t>(bias.size()) * dtype_size(bias.dtype()));
+      }
+      run_on_ranks(*ranks, inputs.query.extent(2), inputs.key.extent(2), options_.options.execution,
+                   compute);
+    }
     if (bias_sums.defined()) {
       for_each_index(bias_sums.shape(), [&](const Index& at) {
         set_value(made_[kGradBias]->view(), at, bias_sums.view().value(at));
@@ -223,6 +245,18 @@ PyObject* call_backward(PyObject*, PyObject* const* arguments, Py_ssize_t count,
   });
 }
 
+/// The first argument is the Ranks.
+PyObject* call_sharded_backward(PyObject*, PyObject* const* arguments, Py_ssize_t count,
+                                PyObject* keywords) {
+  return guarded([&] {
+    static const Signature signature("attention_backward", backward::kNames, backward::kGradLse,
+                                     backward::kGradLse);
+    backward::Given given{};
+    signature.bind(arguments + 1, count - 1, keywords, given);
+    return Backward(given).run_all(&nb::cast<Ranks&>(nb::handle(arguments[0])));
+  });
+}
+
 }  // namespace
 
 void add_attention_backward(nb::module_& module) {
@@ -230,7 +264,12 @@ void add_attention_backward(nb::module_& module) {
       "attention_backward",
       reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_backward)),
       METH_FASTCALL | METH_KEYWORDS, attention_backward_doc()};
+  static PyMethodDef sharded{
+      "_sharded_attention_backward",
+      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_sharded_backward)),
+      METH_FASTCALL | METH_KEYWORDS, nullptr};
   add_function(module, "attention_backward", "fovea", definition);
+  add_function(module, "_sharded_attention_backward", "fovea", sharded);
   module.def(
       "_backward_calls", [] { return backward_calls.load(std::memory_order_relaxed); },
       "Returns the number of calls of attention_backward.");

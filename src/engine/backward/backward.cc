@@ -347,6 +347,14 @@ void check_lse(const Problem& problem, const TensorView& lse) {
 #endif
 
 }  // namespace
+
+void backward_of_some_keys(const BackwardInputs& inputs, const AttentionOptions& options,
+                           const AttentionGradients& gradients) {
+  const Problem problem = make_problem(inputs.query, inputs.key, inputs.value, options);
+  validate_backward(problem, inputs, gradients);
+  backward_fused(problem, inputs, gradients);
+}
+
 }  // namespace engine
 
 void attention_backward(const BackwardInputs& inputs, const AttentionOptions& options,

@@ -8,6 +8,7 @@
 
 #include "fovea/attention.h"
 #include "fovea/attention_options.h"
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 #include "problem/problem_shape.h"
@@ -32,8 +33,8 @@ struct Problem {
 
 /// Validates the inputs and options of a call. Throws InvalidArgument with the name of the argument
 /// and the expected and actual values.
-Problem make_problem(const TensorView& query, const TensorView& key, const TensorView& value,
-                     const AttentionOptions& options);
+FOVEA_API Problem make_problem(const TensorView& query, const TensorView& key,
+                               const TensorView& value, const AttentionOptions& options);
 Problem make_problem(const TensorView& query, const TensorView& key, const TensorView& value,
                      const AttentionOptions&& options) = delete;
 

@@ -13,7 +13,7 @@
 
 namespace fovea::engine {
 
-thread_local Workspace::Owned Workspace::kept_;
+thread_local Workspace::Owned Workspace::kept_[2];
 
 namespace {
 
@@ -36,7 +36,7 @@ std::byte* allocate(std::size_t bytes) {
 
 void Workspace::Free::operator()(std::byte* memory) const { std::free(memory); }
 
-Workspace::Workspace(std::span<std::byte> given, std::size_t bytes) {
+Workspace::Workspace(std::span<std::byte> given, std::size_t bytes, User user) : user_(user) {
   if (!given.empty()) {
     void* at = given.data();
     std::size_t room = given.size();
@@ -47,7 +47,7 @@ Workspace::Workspace(std::span<std::byte> given, std::size_t bytes) {
     data_ = static_cast<std::byte*>(at);
     return;
   }
-  owned_ = std::exchange(kept_, {});
+  owned_ = std::exchange(kept(), {});
   if (owned_.bytes < bytes) {
     owned_ = {};  // free the old memory first, so that the two never coexist
     owned_.memory.reset(allocate(bytes));
@@ -57,7 +57,7 @@ Workspace::Workspace(std::span<std::byte> given, std::size_t bytes) {
 }
 
 Workspace::~Workspace() {
-  if (owned_.bytes > kept_.bytes) kept_ = std::move(owned_);
+  if (owned_.bytes > kept().bytes) kept() = std::move(owned_);
 }
 
 std::size_t Workspace::bytes_with_alignment(std::size_t bytes) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -18,10 +19,14 @@ inline constexpr std::size_t kWorkspaceAlignment = 64;
 /// Workspace memory for the duration of one call.
 class FOVEA_API Workspace {
  public:
+  /// The user of cached memory: a call, or a call that makes other calls. Each has a cache, so that
+  /// both find their memory again.
+  enum class User : std::uint8_t { kCall, kCallOfCalls };
+
   /// Takes `bytes` aligned bytes from `given`. If `given` is empty, reuses the memory that this
   /// thread cached after an earlier call, or allocates new memory if the cached memory is too
   /// small. Throws InvalidArgument if `given` is not empty but too small.
-  Workspace(std::span<std::byte> given, std::size_t bytes);
+  Workspace(std::span<std::byte> given, std::size_t bytes, User user = User::kCall);
   /// Returns owned memory to this thread's cache, unless the cache already holds at least as much.
   ~Workspace();
   Workspace(const Workspace&) = delete;
@@ -42,7 +47,10 @@ class FOVEA_API Workspace {
   };
   // Moved out during a call, so that a nested call (from a progress callback) finds it empty and
   // allocates its own memory.
-  static thread_local Owned kept_;
+  static thread_local Owned kept_[2];
+  Owned& kept() const { return kept_[static_cast<std::size_t>(user_)]; }
+
+  const User user_;
 
   Owned owned_;
   std::byte* data_ = nullptr;

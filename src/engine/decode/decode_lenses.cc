@@ -48,6 +48,7 @@ class RowWriter {
     write(to.maximum, none ? 0.0 : std::exp2(static_cast<double>(sums.maximum)));
     write(to.first_key, none ? 0.0 : std::exp2(static_cast<double>(row.log2_weights[0])));
     write(to.mean_distance, none ? kNan : position - off);
+    write(to.mean_offset, none ? kNan : off);
     write(to.distance_variance,
           none ? kNan : std::max(sums.squares / sums.weights - off * off, 0.0));
     if (to.maximum_key.defined()) {

@@ -42,7 +42,7 @@ constexpr std::int64_t kMaxChunks = 1024;
 bool asked_for(const RowStatistics& rows) {
   return rows.entropy.defined() || rows.maximum.defined() || rows.maximum_key.defined() ||
          rows.mean_distance.defined() || rows.distance_variance.defined() ||
-         rows.first_key.defined();
+         rows.first_key.defined() || rows.mean_offset.defined();
 }
 bool asked_for(const TopKeys& top) { return top.keys.defined() || top.weights.defined(); }
 bool asked_for(const PooledMap& map) { return map.cells.defined() || map.pairs.defined(); }
@@ -65,6 +65,7 @@ void check_rows(const Problem& problem, const RowStatistics& rows, OutputChecks&
   check(rows.mean_distance, "rows.mean_distance", OutputType::kSums);
   check(rows.distance_variance, "rows.distance_variance", OutputType::kSums);
   check(rows.first_key, "rows.first_key", OutputType::kSums);
+  check(rows.mean_offset, "rows.mean_offset", OutputType::kSums);
 }
 
 std::int64_t top_count(const TopKeys& top) {
@@ -242,6 +243,7 @@ kernels::HeadLenses head_lenses(const Lenses& lenses, const SequenceSpan& span, 
   to.mean_distance = rows(lenses.rows.mean_distance);
   to.distance_variance = rows(lenses.rows.distance_variance);
   to.first_key = rows(lenses.rows.first_key);
+  to.mean_offset = rows(lenses.rows.mean_offset);
   to.top_keys = rows(lenses.top.keys);
   to.top_weights = rows(lenses.top.weights);
   to.q_len = span.q_len;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fovea/attention.h"
+#include "fovea/export.h"
 #include "fovea/lenses.h"
 #include "fovea/weights.h"
 
@@ -22,15 +23,15 @@ namespace fovea::engine {
 
 /// Returns the lenses of a call, or empty lenses if it has none.
 const Lenses& lenses_of(const AttentionOutputs& outputs);
-bool asks_for_lenses(const AttentionOutputs& outputs);
-bool asks_for_anything(const AttentionOutputs& outputs);
+FOVEA_API bool asks_for_lenses(const AttentionOutputs& outputs);
+FOVEA_API bool asks_for_anything(const AttentionOutputs& outputs);
 
 /// Validates the lenses of a call. Throws InvalidArgument with the name of the lens and the
 /// expected and actual values.
 void validate_lenses(const Problem& problem, const Lenses& lenses, OutputChecks& checks);
 /// Validates the outputs of a forward call: shape, type, strides, and that no output overlaps
 /// itself, another output or an input. Throws InvalidArgument otherwise.
-void validate_outputs(const Problem& problem, const AttentionOutputs& outputs);
+FOVEA_API void validate_outputs(const Problem& problem, const AttentionOutputs& outputs);
 
 /// The number of queries and keys that a map covers.
 struct MapOf {

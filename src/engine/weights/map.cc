@@ -20,7 +20,6 @@
 
 namespace fovea {
 namespace engine {
-namespace {
 
 void check_request(const ProblemShape& shape, const MapRequest& request) {
   const auto check_range = [](const char* name, const IndexRange& range, const char* length_name,
@@ -49,6 +48,8 @@ void check_request(const ProblemShape& shape, const MapRequest& request) {
     fail_argument("request.top", "expected 0 to {}, got {}", most, request.top);
   }
 }
+
+namespace {
 
 AttentionMap map_of_head(const WeightInputs& inputs, const ProblemShape& shape,
                          const MapRequest& request, const AttentionOptions& options) {

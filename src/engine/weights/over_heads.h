@@ -35,6 +35,9 @@ class NumbersOfHeads {
   std::vector<std::int32_t> heads_;  // number of heads that have the element
 };
 
+/// Throws InvalidArgument if the problem has no such map.
+void check_request(const ProblemShape& shape, const MapRequest& request);
+
 /// A map with its statistics, pooled over heads. A cell is masked if it is masked in every head. If
 /// cells are means, a cell is pooled over the heads in which it has visible pairs. The statistics
 /// of a row are pooled over the heads in which the row sees a key.

@@ -20,7 +20,6 @@
 
 namespace fovea {
 namespace engine {
-namespace {
 
 void check_received(const Problem& problem, const ReceivedAttention& received,
                     OutputChecks& checks) {
@@ -50,6 +49,8 @@ void check_received(const Problem& problem, const ReceivedAttention& received,
                          .shape_name = "[batch, q_heads, bins]",
                          .type = OutputType::kNumbers});
 }
+
+namespace {
 
 std::int64_t bins_of(const ReceivedAttention& received) {
   return received.histogram.defined() ? received.histogram.extent(2) : 0;

@@ -23,12 +23,6 @@
 
 namespace fovea {
 namespace engine {
-namespace {
-
-// Approximate number of weights per work item: few enough to react quickly to a stop request.
-constexpr std::int64_t kItemWeights = 1 << 22;
-// Maximum number of panels whose partial cells are buffered before they are added up.
-constexpr std::int64_t kPanelsTogether = 4;
 
 void check_tile(const ProblemShape& shape, const WeightTile& tile) {
   const auto check_range = [](std::string_view name, std::int64_t first, std::int64_t count,
@@ -44,6 +38,13 @@ void check_tile(const ProblemShape& shape, const WeightTile& tile) {
   check_range("queries", tile.first_query, tile.queries, "q_len", shape.q_len);
   check_range("keys", tile.first_key, tile.keys, "kv_len", shape.kv_len);
 }
+
+namespace {
+
+// Approximate number of weights per work item: few enough to react quickly to a stop request.
+constexpr std::int64_t kItemWeights = 1 << 22;
+// Maximum number of panels whose partial cells are buffered before they are added up.
+constexpr std::int64_t kPanelsTogether = 4;
 
 /// Returns the number of queries per work item of a rectangle, a multiple of the panel size.
 std::int64_t queries_per_item(const WeightTile& tile) {
@@ -93,118 +94,6 @@ void rectangle_float64(const Problem& problem, const WeightTile& tile, bool scor
                 });
 }
 
-/// Accumulator for some rows of a map's cells.
-class Cells {
- public:
-  Cells(const WeightTile& tile, const PooledMap& map, std::int64_t first_row, std::int64_t last_row)
-      : map_(map),
-        rows_(divide_rows(map, tile.queries)),
-        first_row_(first_row),
-        sums_(static_cast<std::size_t>((last_row - first_row) * map.cells.extent(1))) {}
-
-  /// Adds the partial cells of a panel in `count` columns. `first_query` is relative to the tile.
-  void add(std::int64_t first_query, std::int64_t queries, std::int64_t first_column,
-           std::int64_t count, const float* lanes) {
-    const std::int64_t columns = map_.cells.extent(1);
-    for (std::int64_t q = first_query; q < first_query + queries;) {
-      const std::int64_t row = rows_.of(q);
-      const std::int64_t end = std::min(rows_.begin(row + 1), first_query + queries);
-      double* const sums = sums_.data() + (row - first_row_) * columns + first_column;
-      for (std::int64_t c = 0; c < count; ++c) {
-        const float* const from = lanes + c * kernels::panel_lanes();
-        add_lanes(std::span(from + (q - first_query), from + (end - first_query)), sums[c]);
-      }
-      q = end;
-    }
-  }
-
-  void write() const {
-    const std::int64_t columns = map_.cells.extent(1);
-    for (std::size_t i = 0; i < sums_.size(); ++i) {
-      const auto at = static_cast<std::int64_t>(i);
-      map_.cells.at<float>({first_row_ + at / columns, at % columns}) =
-          static_cast<float>(sums_[i]);
-    }
-  }
-
- private:
-  void add_lanes(std::span<const float> lanes, double& cell) const {
-    for (const float lane : lanes) {
-      const auto one = static_cast<double>(lane);
-      if (map_.pool != Pool::kMax) {
-        cell += one;
-      } else if (!(one <= cell) && !std::isnan(cell)) {
-        cell = one;  // NaN propagates
-      }
-    }
-  }
-
-  const PooledMap& map_;
-  const CellDivision rows_;
-  std::int64_t first_row_;
-  std::vector<double> sums_;
-};
-
-void pooled(const WeightInputs& inputs, const Problem& problem, const WeightTile& tile,
-            const PooledMap& map) {
-  const WeightsCall call(inputs, problem);
-  const CellDivision row_division = divide_rows(map, tile.queries);
-  const CellDivision columns = divide_columns(map, tile.keys);
-  const std::int64_t rows = row_division.cells();
-  const std::int64_t lanes = kernels::panel_lanes();
-  const std::int64_t most_queries = kPanelsTogether * lanes;
-  // Each item computes whole rows of cells, with enough queries to fill a few panels.
-  const std::int64_t together =
-      std::clamp<std::int64_t>(most_queries * rows / tile.queries, 1, rows);
-  const std::int64_t items = (rows + together - 1) / together;
-  call.run(items, [&](std::int64_t number, std::byte* scratch) {
-    const std::int64_t first_row = number * together;
-    const std::int64_t last_row = std::min(first_row + together, rows);
-    const std::int64_t last_query = row_division.begin(last_row);
-    Cells cells(tile, map, first_row, last_row);
-    std::vector<float> pooled(static_cast<std::size_t>(most_queries * kWeightBlockKeys));
-    std::vector<std::int64_t> column_begin;
-    kernels::WeightsItem item = call.item(tile.batch, tile.head);
-    item.cells = pooled.data();
-    item.pool = map.pool;
-    std::int64_t query = row_division.begin(first_row);
-    for (std::int64_t queries = 0; query < last_query; query += queries) {
-      queries = std::min(most_queries, last_query - query);
-      item.q_begin = tile.first_query + query;
-      item.q_end = item.q_begin + queries;
-      std::int64_t key = 0;
-      for (std::int64_t keys = 0; key < tile.keys; key += keys) {
-        // End blocks at block boundaries of the whole matrix. Otherwise, each block of the tile
-        // would span two blocks of the matrix.
-        keys =
-            std::min(kWeightBlockKeys - (tile.first_key + key) % kWeightBlockKeys, tile.keys - key);
-        item.k_begin = tile.first_key + key;
-        item.k_end = item.k_begin + keys;
-        // Blocks without a visible pair would only add zeros, after packing their keys.
-        ScorePosition first = item.head.origin;
-        first.query = item.q_begin;
-        first.key = item.k_begin;
-        const ScoreBlock block = {.first = first, .queries = queries, .keys = keys};
-        if (problem.options.mask.classify(block) == Visibility::kNone) continue;
-        const std::int64_t first_column = columns.of(key);
-        item.columns = columns.of(key + keys - 1) + 1 - first_column;
-        column_begin.clear();
-        for (std::int64_t c = 0; c <= item.columns; ++c) {
-          const std::int64_t begin = columns.begin(first_column + c);
-          column_begin.push_back(tile.first_key + std::clamp(begin, key, key + keys));
-        }
-        item.column_begin = column_begin.data();
-        call.run_item(item, scratch);
-        for (std::int64_t q = 0; q < queries; q += lanes) {
-          cells.add(query + q, std::min(lanes, queries - q), first_column, item.columns,
-                    pooled.data() + q * item.columns);
-        }
-      }
-    }
-    cells.write();
-  });
-}
-
 void pooled_float64(const Problem& problem, const WeightTile& tile, const PooledMap& map) {
   const Contiguous query(problem.query), key(problem.key);
   const reference::Inputs all{query.view(), key.view(), key.view()};
@@ -248,6 +137,86 @@ void compute_rectangle(const WeightInputs& inputs, const WeightTile& tile,
 }
 
 }  // namespace
+
+void pool_tile(const WeightInputs& inputs, const Problem& problem, const WeightTile& tile,
+               const TileCells& cells, const WriteCells& write) {
+  const WeightsCall call(inputs, problem);
+  const std::int64_t lanes = kernels::panel_lanes();
+  const std::int64_t most_queries = kPanelsTogether * lanes;
+  // Queries and keys of the division that are before the tile's.
+  const std::int64_t query_shift = cells.first_query - tile.first_query;
+  const std::int64_t key_shift = cells.first_key - tile.first_key;
+  const std::int64_t end_query = tile.first_query + tile.queries;
+  const std::int64_t end_key = tile.first_key + tile.keys;
+  const std::int64_t begin_row = cells.rows.of(cells.first_query);
+  const std::int64_t end_row = cells.rows.of(end_query + query_shift - 1) + 1;
+  const std::int64_t begin_column = cells.columns.of(cells.first_key);
+  const std::int64_t columns = cells.columns.of(end_key + key_shift - 1) + 1 - begin_column;
+  // Each item computes whole rows of cells, with enough queries to fill a few panels.
+  const std::int64_t together = std::clamp<std::int64_t>(
+      most_queries * (end_row - begin_row) / tile.queries, 1, end_row - begin_row);
+  const std::int64_t items = (end_row - begin_row + together - 1) / together;
+  call.run(items, [&](std::int64_t number, std::byte* scratch) {
+    const std::int64_t first_row = begin_row + number * together;
+    const std::int64_t last_row = std::min(first_row + together, end_row);
+    const auto query_of_row = [&](std::int64_t row) {
+      return std::clamp(cells.rows.begin(row) - query_shift, tile.first_query, end_query);
+    };
+    const std::int64_t last_query = query_of_row(last_row);
+    std::vector<double> sums(static_cast<std::size_t>((last_row - first_row) * columns));
+    std::vector<float> pooled(static_cast<std::size_t>(most_queries * kWeightBlockKeys));
+    std::vector<std::int64_t> column_begin;
+    kernels::WeightsItem item = call.item(tile.batch, tile.head);
+    item.cells = pooled.data();
+    item.pool = cells.pool;
+    for (std::int64_t query = query_of_row(first_row), queries = 0; query < last_query;
+         query += queries) {
+      queries = std::min(most_queries, last_query - query);
+      item.q_begin = query;
+      item.q_end = query + queries;
+      for (std::int64_t key = tile.first_key, keys = 0; key < end_key; key += keys) {
+        // End blocks at block boundaries of the whole matrix. Otherwise, each block of the tile
+        // would span two blocks of the matrix.
+        keys = std::min(kWeightBlockKeys - key % kWeightBlockKeys, end_key - key);
+        item.k_begin = key;
+        item.k_end = key + keys;
+        // Blocks without a visible pair would only add zeros, after packing their keys.
+        ScorePosition first = item.head.origin;
+        first.query = item.q_begin;
+        first.key = item.k_begin;
+        const ScoreBlock block = {.first = first, .queries = queries, .keys = keys};
+        if (problem.options.mask.classify(block) == Visibility::kNone) continue;
+        const std::int64_t first_column = cells.columns.of(key + key_shift);
+        item.columns = cells.columns.of(key + keys + key_shift - 1) + 1 - first_column;
+        column_begin.clear();
+        for (std::int64_t c = 0; c <= item.columns; ++c) {
+          const std::int64_t begin = cells.columns.begin(first_column + c) - key_shift;
+          column_begin.push_back(std::clamp(begin, key, key + keys));
+        }
+        item.column_begin = column_begin.data();
+        call.run_item(item, scratch);
+        for (std::int64_t q = 0; q < queries;) {
+          // Some queries of one panel and one row of cells.
+          const std::int64_t panel = q / lanes * lanes;
+          const std::int64_t row = cells.rows.of(query + q + query_shift);
+          const std::int64_t end =
+              std::min({panel + lanes, queries, query_of_row(row + 1) - query});
+          double* const to =
+              sums.data() + (row - first_row) * columns + first_column - begin_column;
+          for (std::int64_t c = 0; c < item.columns; ++c) {
+            const float* const from = pooled.data() + panel * item.columns + c * lanes - panel;
+            for (std::int64_t i = q; i < end; ++i) {
+              add_to_cell(cells.pool, static_cast<double>(from[i]), to[c]);
+            }
+          }
+          q = end;
+        }
+      }
+    }
+    write(first_row, begin_column, columns, sums);
+  });
+}
+
 }  // namespace engine
 
 void attention_weights(const WeightInputs& inputs, const WeightTile& tile,
@@ -271,7 +240,17 @@ void attention_weights(const WeightInputs& inputs, const WeightTile& tile,
     if (problem.is_float64()) {
       engine::pooled_float64(problem, tile, map);
     } else {
-      engine::pooled(inputs, problem, tile, map);
+      const engine::TileCells cells{engine::divide_rows(map, tile.queries),
+                                    engine::divide_columns(map, tile.keys), map.pool};
+      engine::pool_tile(inputs, problem, tile, cells,
+                        [&](std::int64_t first_row, std::int64_t, std::int64_t columns,
+                            std::span<const double> sums) {
+                          for (std::size_t i = 0; i < sums.size(); ++i) {
+                            const auto at = static_cast<std::int64_t>(i);
+                            map.cells.at<float>({first_row + at / columns, at % columns}) =
+                                static_cast<float>(sums[i]);
+                          }
+                        });
     }
   }
   engine::finish_map(problem, tile, map);

@@ -401,7 +401,7 @@ class AmxLenses {
     const double own_sum = static_cast<double>(seen.sums[i]);
     const double factor = static_cast<double>(factors[i]);
     const bool none = !(sum > 0.0);
-    double entropy = 0, maximum = 0, mean = kNan, variance = kNan, first = 0;
+    double entropy = 0, maximum = 0, mean = kNan, variance = kNan, first = 0, offset = kNan;
     if (std::isnan(sum)) {
       entropy = maximum = first = kNan;
     } else if (!none) {
@@ -413,6 +413,7 @@ class AmxLenses {
       }
       entropy = std::max(entropy, 0.0) + 0.0;  // not -0
       mean = static_cast<double>(row + head_.origin.offset) - seen.distances[i];
+      offset = seen.distances[i] - static_cast<double>(top_.largest_key(seen, i));
       variance = std::max(seen.squares[i] / own_sum, 0.0);
       first = static_cast<double>(own_.first[i]);
     }
@@ -424,6 +425,7 @@ class AmxLenses {
     write(to.maximum, maximum);
     write(to.mean_distance, mean);
     write(to.distance_variance, variance);
+    write(to.mean_offset, offset);
     write(to.first_key, first);
     if (to.maximum_key.data != nullptr) {
       *to.maximum_key.row_as<std::int64_t>(row) =

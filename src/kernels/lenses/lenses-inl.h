@@ -425,7 +425,7 @@ class ItemLenses {
     const double sum = static_cast<double>(panel.sum[i]);
     const double factor = static_cast<double>(factors[i]);
     const std::int64_t key = seen.maximum_key[i];
-    double entropy = 0, maximum = 0, mean = kNan, variance = kNan, first = 0;
+    double entropy = 0, maximum = 0, mean = kNan, variance = kNan, first = 0, offset = kNan;
     if (std::isnan(sum)) {
       entropy = maximum = first = kNan;
     } else if (sum > 0.0) {
@@ -437,6 +437,7 @@ class ItemLenses {
       entropy = std::max(entropy, 0.0) + 0.0;  // not -0
       const double off = seen.distances[i] / sum;
       mean = static_cast<double>(row + head_.origin.offset - key) - off;
+      offset = off;
       variance = std::max(seen.squares[i] / sum - off * off, 0.0);
       first = factor * std::exp2(static_cast<double>(score_factor_) *
                                  (static_cast<double>(seen.first_score[i]) -
@@ -451,6 +452,7 @@ class ItemLenses {
     write(to.maximum, maximum);
     write(to.mean_distance, mean);
     write(to.distance_variance, variance);
+    write(to.mean_offset, offset);
     write(to.first_key, first);
     if (to.maximum_key.data != nullptr) {
       *to.maximum_key.row_as<std::int64_t>(row) = none ? -1 : head_.origin.key_start + key;

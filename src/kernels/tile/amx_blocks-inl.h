@@ -20,6 +20,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
@@ -155,11 +156,12 @@ class AmxBlocks : public LaneContexts<Numbers> {
     return scratch_.blocks[block_ / kBlock] == kUsual;
   }
 
-  /// Multiplies the contexts by scratch.factor and writes them.
+  /// Multiplies the contexts by scratch.factor and writes them. Uses no scratch memory, because the
+  /// pipeline has already computed scores of the next panel.
   void write_context(const Panel& panel) const {
     if (head_.context.dtype == DType::kBFloat16) return write_rows<BFloat16>(panel);
-    if (head_.context.dtype == DType::kFloat32) return write_rows<float>(panel);
-    LaneContexts<Numbers>::write_context(panel);
+    if (head_.context.dtype == DType::kFloat16) return write_rows<Float16>(panel);
+    write_rows<float>(panel);
   }
 
  protected:
@@ -308,6 +310,8 @@ class AmxBlocks : public LaneContexts<Numbers> {
           if constexpr (kFloats) {
             low[i] = number(i);
             high[i] = number(i + 16);
+          } else if constexpr (std::is_same_v<T, Float16>) {
+            low[i] = half_pairs(number(2 * i), number(2 * i + 1));
           } else {
             low[i] = bf16_pairs(number(2 * i), number(2 * i + 1));
           }

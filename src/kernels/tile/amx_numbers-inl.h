@@ -98,6 +98,16 @@ HWY_INLINE __m512i bf16_pairs(__m512i first, __m512i second) {
   return pair_of(rounded(first), rounded(second)).raw;
 }
 
+/// Returns pairs of floats, `first` below `second`, rounded to float16, to nearest and ties to
+/// even.
+HWY_INLINE __m512i half_pairs(__m512i first, __m512i second) {
+  const auto rounded = [](__m512i x) HWY_ATTR {
+    return _mm512_cvtepu16_epi32(
+        _mm512_cvtps_ph(_mm512_castsi512_ps(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  };
+  return _mm512_or_si512(rounded(first), _mm512_slli_epi32(rounded(second), 16));
+}
+
 /// Turns 16 x 16 words: rows become columns.
 HWY_INLINE void turn_words(__m512i* r) {
   __m512i t[16];

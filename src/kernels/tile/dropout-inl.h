@@ -29,7 +29,7 @@ struct FourWords {
 };
 
 #if HWY_TARGET == HWY_SCALAR
-/// Returns the random words of one query and four keys, starting at `key`, a multiple of four.
+/// Returns the random words of one query and the group of four keys that contains `key`.
 HWY_INLINE FourWords philox_words(const DropoutRule& rule, std::int64_t query, std::int64_t key) {
   const auto words = philox::words(rule.counter(query, key), rule.key());
   const Words d;
@@ -47,8 +47,8 @@ HWY_INLINE void multiply_wide(WordVector x, std::uint32_t by, WordVector& high, 
   high = hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even)));
 }
 
-/// Returns the random words of one query per lane, starting at `query`, and four keys, starting at
-/// `key`, a multiple of four.
+/// Returns the random words of one query per lane, starting at `query`, and the group of four keys
+/// that contains `key`.
 HWY_INLINE FourWords philox_words(const DropoutRule& rule, std::int64_t query, std::int64_t key) {
   const Words d;
   const auto counter = rule.counter(query, key);
@@ -84,10 +84,22 @@ class DropoutLanes {
     constexpr int kTogether = kTileRows < 4 ? kTileRows : 4;
     for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
       for (std::int64_t k = 0; k < kTileRows; k += kTogether) {
-        const FourWords words = philox_words(rule_, query + lane, (key + k) / 4 * 4);
-        const std::int64_t first = kTogether < 4 ? (key + k) % 4 : 0;
-        for (std::int64_t i = 0; i < kTogether; ++i) {
-          hn::Store(factors(words.word[first + i]), d, to + (k + i) * kPanelLanes + lane);
+        const auto store = [&](std::int64_t i, WordVector words) HWY_ATTR {
+          hn::Store(factors(words), d, to + (k + i) * kPanelLanes + lane);
+        };
+        FourWords words = philox_words(rule_, query + lane, key + k);
+        std::int64_t place = rule_.place(key + k);
+        if (kTogether == 4 && place == 0) {
+          for (int i = 0; i < 4; ++i) store(i, words.word[i]);
+          continue;
+        }
+        // A smaller tile, or one of a part of a larger problem, may start within a group.
+        for (std::int64_t i = 0; i < kTogether; ++i, ++place) {
+          if (place == 4) {
+            words = philox_words(rule_, query + lane, key + k + i);
+            place = 0;
+          }
+          store(i, words.word[place]);
         }
       }
     }

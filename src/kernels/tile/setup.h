@@ -48,7 +48,8 @@ struct LensSetup {
 /// The lens outputs of a head; null unless requested. A row of statistics has one element, a row of
 /// top keys has LensSetup::top.
 struct HeadLenses {
-  OutputRows entropy, maximum, maximum_key, mean_distance, distance_variance, first_key;
+  OutputRows entropy, maximum, maximum_key, mean_distance, distance_variance, first_key,
+      mean_offset;
   OutputRows top_keys, top_weights;
   float* map = nullptr;         // rows of the map, one element per column, initially zero
   std::int64_t map_stride = 0;  // the distance between rows

@@ -3,18 +3,20 @@
 // The router: every address has the same page, and the first segment of its path names the module
 // that fills it.
 
-import {Api, ApiError, findToken, inWords, takeToken, tokenIn} from "./api.js";
-import {make} from "./dom.js";
-import {readPath, writePath} from "./address.js";
-import {follow} from "./embed.js";
-import {startTheme, themeButton} from "./theme.js";
-import {Watch, notice} from "./watch.js";
+import {Api, ApiError, findToken, inWords, takeToken, tokenIn} from "./shared/api.js";
+import {helpButton, helpKey} from "./shared/dialog.js";
+import {make} from "./shared/dom.js";
+import {readPath, writePath} from "./shared/address.js";
+import {follow} from "./shared/embed.js";
+import {startTheme, themeButton} from "./shared/theme.js";
+import {Watch, notice} from "./shared/watch.js";
 
-/** @typedef {import("./entry.js").Context} Context */
+/** @typedef {import("./shared/entry.js").Context} Context */
 /**
- * A page that is open. arrive() goes where the address is, after Back or Forward, and returns whether
- * that is a place of this page. `watches`: it watches the server by itself.
- * @typedef {{close(): void, arrive?(): boolean, watches?: boolean}} Page
+ * A page that is open. After Back or Forward, restore() shows what the fragment selects. A page with several
+ * paths has arrive() instead, which returns whether the address is a place of this page.
+ * `watches`: it watches the server by itself. `help`: its keys.
+ * @typedef {{close(): void, restore?(): void, arrive?(): boolean, watches?: boolean, help?: import("./shared/dialog.js").Help}} Page
  * @typedef {{open(root: HTMLElement, context: Context): Promise<Page>}} PageModule
  */
 
@@ -23,12 +25,12 @@ import {Watch, notice} from "./watch.js";
  * @type {Record<string, () => Promise<PageModule>>}
  */
 const PAGES = {
-  "": () => import("./start.js"),
-  scene: () => import("./scene.js"),
-  heads: () => import("./heads.js"),
-  map: () => import("./map.js"),
-  text: () => import("./text.js"),
-  compare: () => import("./compare.js"),
+  "": () => import("./start/start.js"),
+  scene: () => import("./scene/scene.js"),
+  heads: () => import("./heads/heads.js"),
+  map: () => import("./map/map.js"),
+  text: () => import("./text/text.js"),
+  compare: () => import("./compare/compare.js"),
 };
 
 const root = /** @type {HTMLElement} */ (document.getElementById("view"));
@@ -47,7 +49,9 @@ function announce(/** @type {string} */ text) {
 }
 
 function error(/** @type {string} */ text) {
-  root.querySelector(".page-error")?.remove();
+  const before = root.querySelector(".page-error");
+  if (before?.textContent === text) return;  // screen readers would repeat it
+  before?.remove();
   root.prepend(make("p", {class: "page-error", role: "alert"}, text));
 }
 
@@ -58,15 +62,15 @@ root.before(notes);
 
 /** Watches the server for a page that does not do so by itself. */
 function watchServer(/** @type {Omit<Context, "inputs">} */ base, /** @type {Api} */ api) {
-  /** @type {import("./api.js").InputEntry | undefined} */
+  /** @type {import("./shared/api.js").InputEntry | undefined} */
   let entry;
   watch = new Watch(async () => {
     const [, id] = readPath(location.pathname), {inputs} = await api.inputs();
     entry = inputs.find((one) => one.id === id);
-    if (entry?.changed) throw new ApiError(409, "changed", "The file has changed.");
+    if (entry?.changed) throw new ApiError(409, "changed", `${entry.changed} has changed since it was opened`);
     return false;
   }, (health) => {
-    const told = notice(health, entry ?? {path: "", name: ""}, {
+    const told = notice(health, entry ?? {path: ""}, {
       adopt(token) {
         api.adopt(token);
         show(base, api);
@@ -104,6 +108,7 @@ async function show(/** @type {Omit<Context, "inputs">} */ base, /** @type {Api}
     const fresh = await module.open(root, {...base, inputs});
     if (turn === opened) {
       page = fresh;
+      shown = location.pathname;
       if (!fresh.watches) watchServer(base, api);
     } else {
       fresh.close();
@@ -111,7 +116,7 @@ async function show(/** @type {Omit<Context, "inputs">} */ base, /** @type {Api}
   } catch (problem) {
     if (turn === opened) error(inWords(problem));
   }
-  bar.append(theme);
+  bar.append(make("span", {class: "bar-end"}, ...page?.help ? [helpButton(page.help)] : [], theme));
 }
 
 async function main() {
@@ -130,9 +135,14 @@ async function main() {
       show(base, api);
     } else if (page?.arrive?.()) {
       shown = location.pathname;
-    } else if (location.pathname !== shown) {
+    } else if (location.pathname === shown) {
+      page?.restore?.();
+    } else {
       show(base, api);
     }
+  });
+  document.addEventListener("keydown", (event) => {
+    if (page?.help) helpKey(page.help, event);
   });
   // Links within the viewer keep the page and its script.
   document.addEventListener("click", (event) => {

@@ -55,6 +55,18 @@ TEST(DropoutRule, CounterHoldsFourKeysQueryHeadAndCall) {
   }
 }
 
+TEST(DropoutRule, PartsKeepTheWeightsOfTheWhole) {
+  Dropout dropout{.probability = 0.5, .seed = 9};
+  const DropoutRule whole(dropout, 1, 1, 2);
+  dropout.first_query = 30;
+  for (dropout.first_key = 0; dropout.first_key < 9; ++dropout.first_key) {
+    const DropoutRule part(dropout, 1, 1, 2);
+    for (std::int64_t key = 0; key < 16; ++key) {
+      EXPECT_EQ(part.keeps(7, key), whole.keeps(37, dropout.first_key + key)) << key;
+    }
+  }
+}
+
 TEST(DropoutRule, ProbabilityHas32Bits) {
   const auto threshold = [](double probability) {
     return DropoutRule({.probability = probability}, 0, 0, 1).threshold();

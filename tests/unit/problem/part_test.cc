@@ -4,6 +4,7 @@
 
 #include "problem/part.h"
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -76,18 +77,30 @@ void expect_parts(const AttentionOptions& options) {
   }
 }
 
+std::vector<Mask> masks_of_every_rule(std::int64_t prefixed) {
+  return {Mask(),
+          causal(),
+          window(2, 1),
+          window(-1, 0),
+          causal() | prefix(prefixed),
+          key_lengths({9}),
+          key_lengths({9, 4}),
+          causal() & key_lengths({4, 11}),
+          documents(ids_of({7}, 1), ids_of({11}, 2)),
+          documents(ids_of({2, 7}, 1), ids_of({2, 11}, 2)) & window(4, 4),
+          dense(booleans({2, 4, 7, 11})),
+          dense(booleans({4, 1, 11})),
+          dense(booleans({2, 1, 7, 1})),
+          dense(booleans({11})),
+          causal() & dense(booleans({7, 11}))};
+}
+
 const std::vector<Alignment> kAlignments = {Alignment::bottom_right(), Alignment::top_left(),
                                             Alignment::offsets({-2, 5})};
 
 TEST(ProblemPartTest, EveryMaskUnderEveryAlignment) {
   for (const Alignment& alignment : kAlignments) {
-    for (const Mask& mask : {Mask(), causal(), window(2, 1), window(-1, 0), causal() | prefix(3),
-                             key_lengths({9}), key_lengths({9, 4}), causal() & key_lengths({4, 11}),
-                             documents(ids_of({7}, 1), ids_of({11}, 2)),
-                             documents(ids_of({2, 7}, 1), ids_of({2, 11}, 2)) & window(4, 4),
-                             dense(booleans({2, 4, 7, 11})), dense(booleans({4, 1, 11})),
-                             dense(booleans({2, 1, 7, 1})), dense(booleans({11})),
-                             causal() & dense(booleans({7, 11}))}) {
+    for (const Mask& mask : masks_of_every_rule(3)) {
       SCOPED_TRACE(mask.to_string());
       expect_parts({.mask = mask, .alignment = alignment});
     }
@@ -184,6 +197,99 @@ TEST(ProblemPartTest, PackedSequences) {
       expect_same_rows(problem, options, shape, place);
     }
   }
+}
+
+// ---- Ranges of queries and keys -----------------------------------------------------------------
+
+/// Returns rows of a tensor [batch, heads, length, dim].
+Tensor rows_of(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  Tensor rows(tensor.dtype(), {tensor.extent(0), tensor.extent(1), count, tensor.extent(3)});
+  for_each_index(rows.shape(), [&](const Index& at) {
+    rows.at<double>(at) = tensor.at<double>({at[0], at[1], first + at[2], at[3]});
+  });
+  return rows;
+}
+
+/// Expects the weights of a range of pairs, times their share of the row, to equal those of the
+/// whole problem.
+void expect_same_pairs(const AttentionOptions& options, const PairRange& range) {
+  SCOPED_TRACE(testing::Message() << range.queries << " queries from " << range.first_query << ", "
+                                  << range.keys << " keys from " << range.first_key);
+  const RandomProblem problem(kShape, 3, 2);
+  const reference::Steps whole = reference::attention_steps(problem.inputs(), options);
+  const AttentionOptions own = part_of(options, kShape, range);
+  const Tensor query = rows_of(problem.query, range.first_query, range.queries),
+               key = rows_of(problem.key, range.first_key, range.keys),
+               value = rows_of(problem.value, range.first_key, range.keys);
+  ProblemShape shape = kShape;
+  shape.q_len = range.queries;
+  shape.kv_len = range.keys;
+  validate(own, shape);
+  const reference::Steps part = reference::attention_steps({query, key, value}, own);
+  for_each_index(part.weights.shape(), [&](const Index& at) {
+    const Index there = {at[0], at[1], range.first_query + at[2], range.first_key + at[3]};
+    const double share = std::exp(part.lse.value({at[0], at[1], at[2]}) -
+                                  whole.lse.value({there[0], there[1], there[2]}));
+    const double expected = whole.weights.value(there);
+    const double found = part.weights.value(at);
+    EXPECT_NEAR(found == 0.0 ? 0.0 : found * share, expected, 1e-12) << to_string(at);
+  });
+}
+
+void expect_ranges(const AttentionOptions& options) {
+  for (const PairRange& range :
+       {PairRange{0, 7, 0, 11}, PairRange{0, 3, 0, 4}, PairRange{3, 4, 4, 7}, PairRange{2, 3, 7, 3},
+        PairRange{6, 1, 10, 1}, PairRange{7, 0, 2, 5}, PairRange{1, 4, 11, 0}}) {
+    expect_same_pairs(options, range);
+  }
+}
+
+TEST(PairRangeTest, EveryMaskUnderEveryAlignment) {
+  for (const Alignment& alignment : kAlignments) {
+    for (const Mask& mask : masks_of_every_rule(5)) {
+      SCOPED_TRACE(mask.to_string());
+      expect_ranges({.mask = mask, .alignment = alignment});
+    }
+  }
+}
+
+TEST(PairRangeTest, ScoresAndDropout) {
+  for (const Shape& shape : {Shape{}, Shape{11}, Shape{7, 1}, Shape{4, 7, 11}, Shape{4, 1, 1},
+                             Shape{2, 4, 7, 11}, Shape{1, 4, 7, 1}}) {
+    SCOPED_TRACE(to_string(shape));
+    expect_ranges({.mask = causal(), .score = {.bias = numbers(shape)}});
+  }
+  for (const Alignment& alignment : kAlignments) {
+    expect_ranges(
+        {.score = {.scale = 0.3, .softcap = 1.5, .alibi = Alibi{}}, .alignment = alignment});
+    expect_ranges({.mask = causal(),
+                   .score = {.relative = RelativeTable{numbers({8, 4}), true, 5}},
+                   .alignment = alignment});
+  }
+  expect_ranges({.mask = causal(), .dropout = {.probability = 0.4, .seed = 3}});
+}
+
+TEST(PairRangeTest, CustomScoresGetPositionsInTheWholeProblem) {
+  CustomScore custom;
+  custom.one = [](const void*, double score, const ScorePosition& at) {
+    const auto place =
+        static_cast<double>(at.batch * 1000 + at.head * 100 + at.query * 10 + at.key);
+    return score + 0.01 * (place + static_cast<double>(at.offset));
+  };
+  custom.tile = [](const void*, const ScoreTile&) {};
+  expect_ranges({.mask = causal(), .score = {.custom = custom}});
+}
+
+TEST(PairRangeTest, RejectsRangesOutsideTheProblem) {
+  const auto message = [](const PairRange& range, const AttentionOptions& options = {}) {
+    return message_of([&] { part_of(options, kShape, range); });
+  };
+  EXPECT_EQ(message({0, 8, 0, 1}),
+            "part.queries: expected a range within q_len = 7, got 8 from 0 on");
+  EXPECT_EQ(message({0, 7, 9, 3}),
+            "part.keys: expected a range within kv_len = 11, got 3 from 9 on");
+  EXPECT_EQ(message({0, 7, 0, 11}, {.sequences = {{0, 7}, {0, 11}}}),
+            "sequences: expected none in a part with several heads, got 1");
 }
 
 TEST(ProblemPartTest, RowValuesAndStridedTensors) {

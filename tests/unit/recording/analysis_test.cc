@@ -28,9 +28,15 @@
 namespace fovea::test {
 namespace {
 
+/// Returns the attention of a layer, with numbers that differ from those of other layers.
 RecordedAttention normal_attention(const ProblemShape& shape, const AttentionOptions& options,
-                                   std::uint64_t seed = 1) {
-  return recorded(stored_problem(shape, 16, 4, InputKind::kNormal, seed), options);
+                                   std::int64_t layer = 0) {
+  RecordedAttention attention = recorded(
+      stored_problem(shape, 16, 4, InputKind::kNormal, static_cast<std::uint64_t>(layer) + 1),
+      options);
+  attention.name = "layers." + std::to_string(layer);
+  attention.layer = layer;
+  return attention;
 }
 
 // ---- rollout ------------------------------------------------------------------------------------
@@ -96,24 +102,24 @@ TEST(AttentionRollout, MatchesTheProductOfMatrices) {
   for (const OptionSet& set : option_sets({2, 4, 2, 210, 210})) {
     if (set.name == "dense") continue;  // has sinks of six heads
     SCOPED_TRACE(set.name);
-    expect_rollout(
-        {normal_attention(shape, set.options, 1), normal_attention(shape, set.options, 2),
-         normal_attention(shape, set.options, 3)},
-        {.batch = 1, .query = 205});
+    expect_rollout({normal_attention(shape, set.options), normal_attention(shape, set.options, 1),
+                    normal_attention(shape, set.options, 2)},
+                   {.batch = 1, .query = 205});
   }
 }
 
 TEST(AttentionRollout, MixesKindsOfLayers) {
   const AttentionOptions sinks = {.mask = causal(), .score = {.sinks = {1.0, -1.0, 0.0, 2.0}}};
   expect_rollout({normal_attention({1, 2, 1, 30, 30}, {.mask = causal()}),
-                  normal_attention({1, 4, 4, 30, 30}, sinks, 2),
-                  normal_attention({1, 3, 1, 30, 30}, {.mask = window(3, 0)}, 3)},
+                  normal_attention({1, 4, 4, 30, 30}, sinks, 1),
+                  normal_attention({1, 3, 1, 30, 30}, {.mask = window(3, 0)}, 2)},
                  {.query = 17, .residual = 0.25});
 }
 
 TEST(AttentionRollout, ClosedForms) {
-  const RecordedAttention layer = normal_attention({1, 2, 1, 20, 20}, {.mask = causal()});
-  const RecordedAttention* const layers[] = {&layer, &layer};
+  const RecordedAttention first = normal_attention({1, 2, 1, 20, 20}, {.mask = causal()});
+  const RecordedAttention second = normal_attention({1, 2, 1, 20, 20}, {.mask = causal()}, 1);
+  const RecordedAttention* const layers[] = {&first, &second};
   // Nothing leaves a token.
   const Tensor stays = attention_rollout(layers, {.query = 5, .residual = 1.0});
   for (std::int64_t token = 0; token < 20; ++token) {
@@ -132,8 +138,9 @@ TEST(AttentionRollout, ClosedForms) {
 }
 
 TEST(AttentionRollout, AnyNumberOfThreadsGivesTheSameBits) {
-  const RecordedAttention layer = normal_attention({1, 3, 1, 700, 700}, {.mask = causal()});
-  const RecordedAttention* const layers[] = {&layer, &layer};
+  const RecordedAttention first = normal_attention({1, 3, 1, 700, 700}, {.mask = causal()});
+  const RecordedAttention second = normal_attention({1, 3, 1, 700, 700}, {.mask = causal()}, 1);
+  const RecordedAttention* const layers[] = {&first, &second};
   const Tensor one = attention_rollout(layers, {.query = 690}, {.threads = 1});
   for (const int threads : {2, 5}) {
     EXPECT_TRUE(same_bits(one, attention_rollout(layers, {.query = 690}, {.threads = threads})));
@@ -141,8 +148,9 @@ TEST(AttentionRollout, AnyNumberOfThreadsGivesTheSameBits) {
 }
 
 TEST(AttentionRollout, ProgressCountsAllLayers) {
-  const RecordedAttention layer = normal_attention({1, 3, 1, 20, 20}, {.mask = causal()});
-  const RecordedAttention* const layers[] = {&layer, &layer};
+  const RecordedAttention first = normal_attention({1, 3, 1, 20, 20}, {.mask = causal()});
+  const RecordedAttention second = normal_attention({1, 3, 1, 20, 20}, {.mask = causal()}, 1);
+  const RecordedAttention* const layers[] = {&first, &second};
   std::int64_t last = 0, total = 0;
   attention_rollout(layers, {}, {.progress = [&](std::int64_t done, std::int64_t of) {
                       EXPECT_GE(done, last);
@@ -155,7 +163,7 @@ TEST(AttentionRollout, ProgressCountsAllLayers) {
 
 TEST(AttentionRollout, RefusesWhatDoesNotFit) {
   const RecordedAttention layer = normal_attention({1, 2, 1, 20, 20}, {.mask = causal()});
-  const RecordedAttention longer = normal_attention({1, 2, 1, 21, 21}, {.mask = causal()});
+  const RecordedAttention longer = normal_attention({1, 2, 1, 21, 21}, {.mask = causal()}, 1);
   const RecordedAttention oblong = normal_attention({1, 2, 1, 20, 21}, {});
   const auto message = [&](std::vector<const RecordedAttention*> layers,
                            const RolloutRequest& request) {
@@ -163,7 +171,9 @@ TEST(AttentionRollout, RefusesWhatDoesNotFit) {
   };
   EXPECT_EQ(message({}, {}), "layers: expected at least one attention, got none");
   EXPECT_EQ(message({&layer, &longer}, {}),
-            "layers: expected batch 1 and 20 tokens as layers.0 has, got layers.0 with 1 and 21");
+            "layers: expected batch 1 and 20 tokens as layers.0 has, got layers.1 with 1 and 21");
+  EXPECT_EQ(message({&layer, &layer}, {}),
+            "layers: expected each layer of one stack once, got layer 0 twice: layers.0, layers.0");
   EXPECT_EQ(message({&oblong}, {}),
             "layers: expected self-attention with as many keys as queries, got layers.0 with 20 "
             "queries and 21 keys");

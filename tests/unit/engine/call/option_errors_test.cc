@@ -321,6 +321,15 @@ TEST(AttentionDropoutErrors, ShapesBeyondTheCounterRange) {
             "dropout: expected q_len of at most 4294967295, got 4294967296");
   EXPECT_EQ(refusal_of({1, 1, 1, 1, 4 * words}),
             "dropout: expected kv_len of at most 17179869183, got 17179869184");
+  const auto refusal_of_part = [](std::int64_t first_query, std::int64_t first_key) {
+    const AttentionOptions options{
+        .dropout = {.probability = 0.5, .first_query = first_query, .first_key = first_key}};
+    return message_of([&] { validate(options, {1, 1, 1, 2, 2}); });
+  };
+  EXPECT_EQ(refusal_of_part(words - 3, 4 * words - 3), "no error");
+  EXPECT_EQ(refusal_of_part(words - 2, 0), "dropout: expected q_len of at most 1, got 2");
+  EXPECT_EQ(refusal_of_part(0, 4 * words), "dropout: expected kv_len of at most 0, got 2");
+  EXPECT_EQ(refusal_of_part(0, -1), "dropout: expected first positions of 0 or more, got -1");
   EXPECT_EQ(refusal_of({65536, 65535, 1, 1, 1}), "no error");
   EXPECT_EQ(refusal_of({65536, 65536, 1, 1, 1}),
             "dropout: expected q_heads * batch of at most 4294967295, got 65536 * 65536");

@@ -141,6 +141,21 @@ TEST(AttentionDropout, KeepsTheWeightsOfTheRuleForwardAndBackward) {
   }
 }
 
+TEST(AttentionDropout, PartsOfAProblemKeepTheWeightsOfTheWhole) {
+  for (const std::int64_t first_key : {4, 1, 2, 1003}) {
+    AttentionOptions options{.dropout = kDropout};
+    options.dropout.first_query = 17;
+    options.dropout.first_key = first_key;
+    for (const ProblemShape& shape : {ProblemShape{1, 2, 2, 3, 5}, ProblemShape{2, 3, 3, 53, 61},
+                                      ProblemShape{1, 1, 1, 100, 150}}) {
+      SCOPED_TRACE(testing::Message()
+                   << shape.q_len << " x " << shape.kv_len << ", key " << first_key);
+      EXPECT_EQ(kept_by_forward(options, shape).wrong, 0);
+      EXPECT_EQ(kept_by_backward(options, shape).wrong, 0);
+    }
+  }
+}
+
 TEST(AttentionDropout, CountsWithinPackedSequences) {
   AttentionOptions options{.dropout = kDropout};
   options.sequences = {{0, 5, 5, 60, 61, 100}, {0, 10, 13, 160, 163, 200}};

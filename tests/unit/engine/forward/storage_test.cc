@@ -138,14 +138,24 @@ TEST(AttentionStorage, Inputs16BitMatchFloat32BitForBit) {
 
 TEST(AttentionStorage, ContextIsRoundedOnceFromFloat32) {
   // Dimensions beyond the number of columns written at once, which is the number of keys in a
-  // block.
-  for (const std::int64_t value_dim : {1, 7, 8, 15, 17, 33, 600}) {
+  // block; queries of one panel and of several, which a kernel may compute in a pipeline.
+  for (const auto& [value_dim, q_len] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 50},
+                                                          {7, 50},
+                                                          {8, 50},
+                                                          {15, 50},
+                                                          {17, 50},
+                                                          {33, 50},
+                                                          {600, 50},
+                                                          {1, 150},
+                                                          {40, 150}}) {
     for (const DType type : kTypes) {
-      const RandomProblem p = problem_of({type, type, type, type}, {1, 2, 1, 50, 40}, 9, value_dim);
+      const RandomProblem p =
+          problem_of({type, type, type, type}, {1, 2, 1, q_len, 40}, 9, value_dim);
       const Forward floats = forward(p.inputs(), {.mask = causal()}, DType::kFloat32);
       for (const DType context : kTypes) {
-        SCOPED_TRACE(testing::Message()
-                     << value_dim << ", " << dtype_name(type) << " to " << dtype_name(context));
+        SCOPED_TRACE(testing::Message() << value_dim << ", " << q_len << " queries, "
+                                        << dtype_name(type) << " to " << dtype_name(context));
         const Forward found = forward(p.inputs(), {.mask = causal()}, context);
         EXPECT_TRUE(same_bits(found.context, convert(floats.context, context)));
         EXPECT_TRUE(same_bits(found.lse, floats.lse));
