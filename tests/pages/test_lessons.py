@@ -243,12 +243,12 @@ def test_lessons_link_to_one_another(opener):
     page.get_by_role("main").get_by_role("link").first.click()
     for _ in LESSONS[1:]:
         page.locator("a[rel=next]").click()
-    assert page.url.endswith(f"{LESSONS[-1]}.html")
+    page.wait_for_url(f"**/{LESSONS[-1]}.html")
     assert page.locator("a[rel=next]").count() == 0
     page.locator("a[rel=prev]").click()
-    assert page.url.endswith(f"{LESSONS[-2]}.html")
+    page.wait_for_url(f"**/{LESSONS[-2]}.html")
     page.get_by_role("link", name="All lessons").first.click()
-    assert page.url.endswith("index.html")
+    page.wait_for_url("**/index.html")
 
 
 @pytest.mark.parametrize("scheme", pages.SCHEMES)

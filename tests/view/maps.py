@@ -86,6 +86,12 @@ def hash_of(page):
     return page.evaluate(script.replace("READ", READ))
 
 
+def address(page):
+    """Returns the address that the browser shows. `page.url` is the address of the last event that Playwright read,
+    and a loop that only sleeps reads none."""
+    return page.evaluate("location.href")
+
+
 def wait_until(check, seconds=5, every=0.05):
     """Waits until check() is true; returns its result."""
     end = time.monotonic() + seconds

@@ -190,7 +190,7 @@ def test_links_to_other_inputs_and_nonsense(server, opener):
     assert state["whole"]
     assert state["locked"] is None
     assert (state["tone"], state["colormap"], state["reduce"], state["panel"]) == ("log", "viridis", "max", "cell")
-    assert page.url.split("#")[0].endswith(f"/map/{name}/0.0")
+    assert maps.address(page).split("#")[0].endswith(f"/map/{name}/0.0")
 
 
 def test_back_and_forward(server, opener):
@@ -214,7 +214,7 @@ def test_back_and_forward(server, opener):
     page.go_forward()
     maps.wait_until(lambda: maps.state(page)["head"] == 1)
     maps.ready(page)
-    assert page.url.split("#")[0].endswith("/0.1")
+    assert maps.address(page).split("#")[0].endswith("/0.1")
 
 
 def test_two_tabs_share_the_work(viewer, opener, tmp_path):

@@ -78,7 +78,7 @@ def test_search(wide, opener):
     first, end = maps.state(page)["visible"]["keys"]
     assert first < 999_999 < end
     assert told.text_content() == "1 of 1"
-    assert "find=Cat" in maps.wait_until(lambda: page.url if "find=Cat" in page.url else "")
+    maps.wait_until(lambda: "find=Cat" in maps.address(page))
 
 
 def test_search_goes_round(wide, opener):

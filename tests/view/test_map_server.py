@@ -84,7 +84,7 @@ def test_a_file_that_changes_while_it_is_shown(viewer, opener, path):
     assert state["visible"]["queries"] == [0, 310]
     assert state["input"] == server.id()
     assert state["colormap"] == "magma"
-    assert f"/map/{server.id()}/1.1" in page.url
+    assert f"/map/{server.id()}/1.1" in maps.address(page)
 
 
 def test_a_changed_file_beside_the_first_is_named(viewer, opener, tmp_path):
