@@ -307,7 +307,7 @@ def attend_in_subgroup(rank):
 
 
 def attend_for_long(rank):
-    values = np.ones((1, 4, 30_000, 64), np.float32)
+    values = np.ones((1, 4, 20_000, 64), np.float32)
     return fovea.distributed.attention(values, values, values).shape
 
 

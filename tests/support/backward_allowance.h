@@ -169,7 +169,8 @@ class GradientErrors {
       }
       above[j] = dp - mean;
       mean_size += weights[j] * size[j];
-      squares += square(off[j] * weights[j] * above[j]);
+      // The forward pass may have rounded the weights of the context.
+      squares += square(off[j] * weights[j] * above[j]) + square(of_storing_ * weights[j] * dp);
     }
     const double of_mean = std::sqrt(squares) + 2 * kRounding * (mean_size + std::abs(of_lse));
     const double off_lse = 3 * kRounding * std::abs(lse);
