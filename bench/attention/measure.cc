@@ -23,14 +23,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Returns the ceiling of the row's speed: GFLOP/s of the fastest arithmetic for its dtype, or
-/// GB/s of memory reads for decoding.
+/// GB/s of reading as many bytes as decoding reads.
 double ceiling(const BenchRow& row, const BenchEffort& effort, kernels::ReadCeiling& reading) {
   const kernels::CeilingOptions options = {.threads = row.threads,
                                            .seconds = effort.seconds_per_ceiling};
-  if (row.call == BenchCall::kDecode) return reading.gb_per_s(options);
-  const double bf16 =
-      row.problem.dtype == DType::kBFloat16 ? kernels::bf16_ceiling_gflops(options) : 0.0;
-  return bf16 > 0.0 ? bf16 : kernels::fma_ceiling_gflops(options);
+  if (row.call == BenchCall::kDecode) {
+    return reading.gb_per_s(options, static_cast<std::size_t>(key_value_bytes(row.problem)));
+  }
+  return kernels::product_ceiling_gflops(row.problem.dtype, options);
 }
 
 /// Returns the useful flop, or for decoding the bytes of all keys and values.

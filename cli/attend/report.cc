@@ -46,7 +46,7 @@ std::string time_line(const AttendTimes& times) {
 std::string speed_line(const AttendTimes& times) {
   std::string text = fmt::format("{:.4g} GFLOP/s", *times.gflops());
   if (const auto share = times.share()) {
-    text += fmt::format(", {} of what the multiply-adds reach", percent_text(*share));
+    text += fmt::format(", {} of the CPU's limit", percent_text(*share));
   }
   return text;
 }

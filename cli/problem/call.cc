@@ -131,7 +131,8 @@ AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
   progress.clear();
   constexpr double kLongEnough = 0.1;
   if (times.seconds > kLongEnough && job_size() == 1 && times.engine != AttendEngine::kReference) {
-    times.ceiling_gflops = kernels::fma_ceiling_gflops({.threads = times.threads, .seconds = 0.03});
+    times.ceiling_gflops = kernels::product_ceiling_gflops(
+        inputs.query.view.dtype(), {.threads = times.threads, .seconds = 0.03});
   }
   return times;
 }

@@ -8,8 +8,8 @@
 // they fill the sixteen registers of SSE4 and AVX2. On Zen 4, twelve chains are as fast with FMA
 // instructions, but 6 % slower on SSE4.
 //
-// Reading. Each thread repeatedly sums its own part of one buffer. Eight accumulators keep
-// additions from waiting for each other.
+// Reading. Each thread repeatedly sums its own part of one buffer, or the beginning of it. Eight
+// accumulators keep additions from waiting for each other.
 //
 // Threads. All threads start at a barrier and stop at the same time, and each counts its own work.
 // Time is measured only while all threads are running.
@@ -107,6 +107,7 @@ constexpr int kRounds = 9;
 constexpr std::int64_t kMultiplyAddsAtOnce = 10'000;
 constexpr std::int64_t kTileProductsAtOnce = 5000;  // groups of four
 constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
+constexpr std::size_t kReadMultiple = 4096;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -185,6 +186,15 @@ double bf16_ceiling_gflops(const CeilingOptions& options) {
   return total_rate(options, work) * 1e-9;
 }
 
+double product_ceiling_gflops(DType dtype, const CeilingOptions& options) {
+  constexpr double kProductsOfParts = 6.0;
+  const bool tiles = tile_unit_active() == TileUnitKind::kHardware;
+  const bool bfloat16 = dtype == DType::kBFloat16;
+  const double pairs = tiles || bfloat16 ? bf16_ceiling_gflops(options) : 0.0;
+  if (bfloat16 && pairs > 0.0) return pairs;
+  return std::max(fma_ceiling_gflops(options), pairs / kProductsOfParts);
+}
+
 /// A buffer divided into pieces of kBytesAtOnce bytes, in huge pages if the system has them.
 class ReadCeiling::Buffer {
  public:
@@ -224,7 +234,7 @@ class ReadCeiling::Buffer {
 ReadCeiling::ReadCeiling() = default;
 ReadCeiling::~ReadCeiling() = default;
 
-double ReadCeiling::gb_per_s(const CeilingOptions& options) {
+double ReadCeiling::gb_per_s(const CeilingOptions& options, std::size_t bytes) {
   choose_target();
   if (options.threads != threads_) {
     buffer_.reset();  // before the new allocation, so that the two buffers never coexist
@@ -234,7 +244,7 @@ double ReadCeiling::gb_per_s(const CeilingOptions& options) {
   if (!buffer_) buffer_ = std::make_unique<Buffer>(most_threads);
   const std::size_t pieces = buffer_->pieces();
   struct alignas(64) Place {  // the position of one thread, in a separate cache line
-    std::size_t next = 0;
+    std::size_t next = 0;     // in bytes, from the beginning of the thread's part
     bool begun = false;
   };
   std::vector<Place> places(most_threads);
@@ -247,11 +257,20 @@ double ReadCeiling::gb_per_s(const CeilingOptions& options) {
     if (!place.begun) {
       // The thread that reads these pieces writes them first, so that they are local to its CPU.
       buffer_->write(first, last);
-      place = {.next = first, .begun = true};
+      place.begun = true;
     }
-    keep(HWY_DYNAMIC_DISPATCH(read)(buffer_->piece(place.next), kBytesAtOnce / sizeof(float)));
-    place.next = place.next + 1 == last ? first : place.next + 1;
-    return static_cast<double>(kBytesAtOnce);
+    const std::size_t part = (last - first) * kBytesAtOnce;
+    const std::size_t share = bytes / count / kReadMultiple * kReadMultiple;
+    const std::size_t end = bytes == 0 ? part : std::clamp(share, kReadMultiple, part);
+    std::size_t done = 0;
+    while (done < kBytesAtOnce) {
+      const std::size_t now = std::min(kBytesAtOnce, end - place.next);
+      const float* const numbers = buffer_->piece(first) + place.next / sizeof(float);
+      keep(HWY_DYNAMIC_DISPATCH(read)(numbers, now / sizeof(float)));
+      place.next = (place.next + now) % end;
+      done += now;
+    }
+    return static_cast<double>(done);
   };
   return total_rate(options, work) * 1e-9;
 }

@@ -6,7 +6,10 @@
 
 #pragma once
 
+#include <cstddef>
 #include <memory>
+
+#include "fovea/tensor.h"
 
 namespace fovea::kernels {
 
@@ -31,19 +34,29 @@ double fma_ceiling_gflops(const CeilingOptions& options = {});
 /// Errors  same as fma_ceiling_gflops().
 double bf16_ceiling_gflops(const CeilingOptions& options = {});
 
-/// The memory bandwidth of sequential reads from a buffer far larger than the last-level cache. The
-/// buffer is in huge pages if the system has them. Allocating and writing it takes longer than a
-/// measurement, so later measurements with the same number of threads reuse it.
+/// Returns the peak rate for products of numbers of type `dtype`: bf16_ceiling_gflops() for
+/// bfloat16, if it is not 0. For all other types fma_ceiling_gflops(), or a sixth of the tile
+/// unit's rate if that is higher, because the unit multiplies floats in three parts by six
+/// products.
+///
+/// Errors  same as fma_ceiling_gflops().
+double product_ceiling_gflops(DType dtype, const CeilingOptions& options = {});
+
+/// The bandwidth of sequential reads from a buffer in huge pages, if the system has them.
+/// Allocating and writing it takes longer than a measurement, so later measurements with the same
+/// number of threads reuse it.
 class ReadCeiling {
  public:
   ReadCeiling();
   ~ReadCeiling();
 
-  /// Returns the bandwidth in 10^9 bytes per second, the median of several rounds.
+  /// Returns the bandwidth in 10^9 bytes per second, the median of several rounds, while all
+  /// threads together read `bytes` bytes again and again, which caches may hold. 0 stands for the
+  /// whole buffer, which is far larger than the last-level cache.
   ///
   /// Errors  same as fma_ceiling_gflops(); also throws std::bad_alloc if the buffer (up to 1 GiB)
   ///         cannot be allocated.
-  double gb_per_s(const CeilingOptions& options = {});
+  double gb_per_s(const CeilingOptions& options = {}, std::size_t bytes = 0);
 
  private:
   class Buffer;

@@ -6,6 +6,7 @@
 #include "ceilings/ceilings.h"
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -36,6 +37,27 @@ TEST(Ceilings, RepeatedReads) {
     const double rate = reading.gb_per_s({.threads = threads, .seconds = 0.01});
     EXPECT_GT(rate, kMin) << threads;
     EXPECT_LT(rate, kMax) << threads;
+  }
+}
+
+TEST(Ceilings, ReadsOfAnySize) {
+  ReadCeiling reading;
+  for (const std::size_t bytes :
+       {std::size_t{1}, std::size_t{300'000}, std::size_t{5'000'001}, std::size_t{1} << 40}) {
+    for (const int threads : {1, 3}) {
+      const double rate = reading.gb_per_s({.threads = threads, .seconds = 0.01}, bytes);
+      EXPECT_GT(rate, kMin) << bytes << ", " << threads;
+      EXPECT_LT(rate, kMax) << bytes << ", " << threads;
+    }
+  }
+}
+
+TEST(Ceilings, ProductsOfEachType) {
+  const CeilingOptions options = {.seconds = 0.02};
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    const double rate = product_ceiling_gflops(dtype, options);
+    EXPECT_GT(rate, kMin);
+    EXPECT_LT(rate, kMax);
   }
 }
 
