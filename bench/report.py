@@ -47,10 +47,21 @@ def output(*command):
 
 
 def machine():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown CPU"
+    """Returns the name of this machine's CPU, as bench/attention/machine.cc."""
+    return cpu_name(pathlib.Path("/proc/cpuinfo").read_text())
+
+
+def cpu_name(cpuinfo):
+    """Returns the name of the first CPU in the text of /proc/cpuinfo. A name without a number, which a hypervisor may
+    hide, is followed by the generation, as in "AMD EPYC (Zen 4)", or by family and model."""
+    first, _, _ = cpuinfo.partition("\n\n")
+    facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
+    name, family, model = facts.get("model name"), facts.get("cpu family"), facts.get("model")
+    if not name or re.search(r"\d", name) or not family:
+        return name or "unknown CPU"
+    if facts.get("vendor_id") == "AuthenticAMD" and (family == "26" or (family == "25" and "avx512f" in facts["flags"])):
+        return f"{name} (Zen {'5' if family == '26' else '4'})"
+    return f"{name} (family {family}, model {model})"
 
 
 def commit():

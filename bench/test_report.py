@@ -57,6 +57,20 @@ def peers(fovea_us, others, name="full_4096_64"):
     return results.merge(NOTHING, "a", RUN, cell, 1, measured)
 
 
+class Machines(unittest.TestCase):
+    def test_names_without_a_number_tell_the_generation(self):
+        lines = "vendor_id\t: {}\ncpu family\t: {}\nmodel\t\t: {}\nmodel name\t: {}\nflags\t\t: fpu {}\n\nvendor_id\t: other\n"
+        for name, *facts in (
+            ("AMD EPYC (Zen 4)", "AuthenticAMD", 25, 17, "AMD EPYC", "avx512f"),
+            ("AMD EPYC (family 25, model 1)", "AuthenticAMD", 25, 1, "AMD EPYC", "avx2"),
+            ("AMD EPYC (Zen 5)", "AuthenticAMD", 26, 2, "AMD EPYC", "avx512f"),
+            ("Intel(R) Xeon(R) Processor (family 6, model 207)", "GenuineIntel", 6, 207, "Intel(R) Xeon(R) Processor", "avx512f"),
+            ("AMD EPYC 9654", "AuthenticAMD", 25, 17, "AMD EPYC 9654", "avx512f"),
+        ):
+            self.assertEqual(report.cpu_name(lines.format(*facts)), name)
+        self.assertEqual(report.cpu_name("processor : 0\n"), "unknown CPU")
+
+
 class Records(unittest.TestCase):
     def test_samples_are_kept_as_medians(self):
         kept = record()["AVX3"]["forward"][0]

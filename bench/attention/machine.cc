@@ -4,6 +4,8 @@
 
 #include "bench/attention/machine.h"
 
+#include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <map>
 
@@ -26,6 +28,16 @@ std::map<std::string, std::string> cpu_facts() {
   return facts;
 }
 
+// What family and model tell where a hypervisor hides the number in the name, as in "AMD EPYC".
+std::string generation(CpuKind kind, const std::map<std::string, std::string>& facts) {
+  if (kind == CpuKind::kZen4) return "Zen 4";
+  if (kind == CpuKind::kZen5) return "Zen 5";
+  const auto family = facts.find("cpu family");
+  const auto model = facts.find("model");
+  if (family == facts.end() || model == facts.end()) return "";
+  return "family " + family->second + ", model " + model->second;
+}
+
 }  // namespace
 
 Machine this_machine() {
@@ -37,6 +49,11 @@ Machine this_machine() {
     const bool avx512 = (facts["flags"] + " ").find(" avx512f ") != std::string::npos;
     if (facts["cpu family"] == "25" && avx512) machine.kind = CpuKind::kZen4;
     if (facts["cpu family"] == "26") machine.kind = CpuKind::kZen5;
+  }
+  const auto is_digit = [](unsigned char letter) { return std::isdigit(letter) != 0; };
+  const std::string told = generation(machine.kind, facts);
+  if (!told.empty() && std::none_of(machine.cpu.begin(), machine.cpu.end(), is_digit)) {
+    machine.cpu += " (" + told + ")";
   }
   return machine;
 }

@@ -11,7 +11,9 @@ namespace fovea::cli {
 enum class CpuKind { kOther, kZen4, kZen5 };
 
 struct Machine {
-  /// The model name that the CPU reports, or "unknown" if the system does not provide it.
+  /// The model name that the CPU reports, or "unknown" if the system does not provide it. A name
+  /// without a number is followed by the generation, as in "AMD EPYC (Zen 4)", or by family and
+  /// model.
   std::string cpu = "unknown";
   CpuKind kind = CpuKind::kOther;
 };
