@@ -8,7 +8,9 @@
 // they fill the sixteen registers of SSE4 and AVX2. On Zen 4, twelve chains are as fast with FMA
 // instructions, but 6 % slower on SSE4.
 //
-// Reading. Each thread repeatedly sums its own part of one buffer, or the beginning of it. Eight
+// Reading. Each thread repeatedly sums its own part of one buffer, or the beginning of it. Reading
+// four places in turn is up to a quarter faster than one after the other on Zen 4, because more of
+// the hardware's prefetchers are at work, so both are measured. Eight
 // accumulators keep additions from waiting for each other.
 //
 // Threads. All threads start at a barrier and stop at the same time, and each counts its own work.
@@ -74,16 +76,20 @@ double multiply_add(std::int64_t rounds, float& used) {
   return 2.0 * static_cast<double>(rounds) * static_cast<double>(kChains * hn::Lanes(d));
 }
 
-// Returns the sum of `count` numbers. `count` must be a multiple of 8 * Lanes(d).
-float read(const float* HWY_RESTRICT numbers, std::size_t count) {
+// Returns the sum of `count` numbers, a multiple of 8 * Lanes(d) for each of `streams` equal parts,
+// which are read in turns.
+float read(const float* HWY_RESTRICT numbers, std::size_t count, std::size_t streams) {
   constexpr std::size_t kSums = 8;
   const hn::ScalableTag<float> d;
   const std::size_t lanes = hn::Lanes(d);
   hn::Vec<decltype(d)> sums[kSums];
   for (auto& sum : sums) sum = hn::Zero(d);
-  for (std::size_t at = 0; at < count; at += kSums * lanes) {
-    for (std::size_t i = 0; i < kSums; ++i) {
-      sums[i] = hn::Add(sums[i], hn::LoadU(d, numbers + at + i * lanes));
+  const std::size_t part = count / streams;
+  for (std::size_t at = 0; at < part; at += kSums * lanes) {
+    for (std::size_t start = at; start < count; start += part) {
+      for (std::size_t i = 0; i < kSums; ++i) {
+        sums[i] = hn::Add(sums[i], hn::LoadU(d, numbers + start + i * lanes));
+      }
     }
   }
   return sum_of(d, sums, kSums);
@@ -107,7 +113,8 @@ constexpr int kRounds = 9;
 constexpr std::int64_t kMultiplyAddsAtOnce = 10'000;
 constexpr std::int64_t kTileProductsAtOnce = 5000;  // groups of four
 constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
-constexpr std::size_t kReadMultiple = 4096;
+constexpr std::size_t kStreams = 4;
+constexpr std::size_t kReadMultiple = kStreams * 4096;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -248,7 +255,7 @@ double ReadCeiling::gb_per_s(const CeilingOptions& options, std::size_t bytes) {
     bool begun = false;
   };
   std::vector<Place> places(most_threads);
-  const auto work = [&](int thread, int threads) {
+  const auto work = [&](int thread, int threads, std::size_t streams) {
     const auto count = static_cast<std::size_t>(threads);
     const auto index = static_cast<std::size_t>(thread);
     const std::size_t first = pieces * index / count;
@@ -266,13 +273,19 @@ double ReadCeiling::gb_per_s(const CeilingOptions& options, std::size_t bytes) {
     while (done < kBytesAtOnce) {
       const std::size_t now = std::min(kBytesAtOnce, end - place.next);
       const float* const numbers = buffer_->piece(first) + place.next / sizeof(float);
-      keep(HWY_DYNAMIC_DISPATCH(read)(numbers, now / sizeof(float)));
+      keep(HWY_DYNAMIC_DISPATCH(read)(numbers, now / sizeof(float), streams));
       place.next = (place.next + now) % end;
       done += now;
     }
     return static_cast<double>(done);
   };
-  return total_rate(options, work) * 1e-9;
+  const CeilingOptions half = {.threads = options.threads, .seconds = options.seconds / 2.0};
+  double most = 0.0;
+  for (const std::size_t streams : {std::size_t{1}, kStreams}) {
+    const auto one = [&](int thread, int threads) { return work(thread, threads, streams); };
+    most = std::max(most, total_rate(half, one));
+  }
+  return most * 1e-9;
 }
 
 }  // namespace fovea::kernels
