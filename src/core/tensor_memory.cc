@@ -4,7 +4,6 @@
 
 #include "core/tensor_memory.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdlib>
@@ -17,21 +16,31 @@ namespace {
 
 /// Extent and absolute stride of one dimension.
 struct Step {
-  std::int64_t stride = 0;
-  std::int64_t extent = 1;
+  std::int64_t stride;
+  std::int64_t extent;
 };
 
-/// Returns the dimensions sorted by increasing absolute stride. Dimensions of extent 1, whose
-/// stride has no meaning, and unused array entries appear as default-constructed entries.
-std::array<Step, kMaxRank> steps_of(const TensorView& tensor) {
-  std::array<Step, kMaxRank> steps;
-  for (int dim = 0; dim < tensor.rank(); ++dim) {
-    if (tensor.extent(dim) == 1) continue;
-    steps[static_cast<std::size_t>(dim)] = {std::abs(tensor.strides()[dim]), tensor.extent(dim)};
+/// The dimensions sorted by increasing absolute stride, without those of extent 1, whose stride has
+/// no meaning.
+class Steps {
+ public:
+  explicit Steps(const TensorView& tensor) {
+    // From the last dimension, whose stride is usually the smallest: then nothing moves.
+    for (int dim = tensor.rank() - 1; dim >= 0; --dim) {
+      if (tensor.extent(dim) == 1) continue;
+      const Step step = {std::abs(tensor.strides()[dim]), tensor.extent(dim)};
+      std::size_t at = count_++;
+      for (; at > 0 && steps_[at - 1].stride > step.stride; --at) steps_[at] = steps_[at - 1];
+      steps_[at] = step;
+    }
   }
-  std::ranges::sort(steps, {}, &Step::stride);
-  return steps;
-}
+  const Step* begin() const { return steps_.data(); }
+  const Step* end() const { return steps_.data() + count_; }
+
+ private:
+  std::array<Step, kMaxRank> steps_;
+  std::size_t count_ = 0;
+};
 
 }  // namespace
 
@@ -65,8 +74,7 @@ Memory memory_of(const TensorView& tensor, std::string_view name) {
   }
   const auto at = reinterpret_cast<std::intptr_t>(tensor.data());
   Memory memory{at + before, at + after, size, 0};
-  for (const Step& step : steps_of(tensor)) {
-    if (step.extent == 1) continue;
+  for (const Step& step : Steps(tensor)) {
     if (memory.period == 0 && step.stride * size == memory.run) {
       memory.run *= step.extent;
     } else {
@@ -79,8 +87,7 @@ Memory memory_of(const TensorView& tensor, std::string_view name) {
 bool elements_are_distinct(const TensorView& tensor) {
   if (element_count(tensor.shape()) == 0) return true;
   std::int64_t reach = 0;
-  for (const Step& step : steps_of(tensor)) {
-    if (step.extent == 1) continue;
+  for (const Step& step : Steps(tensor)) {
     if (step.stride <= reach) return false;
     reach += (step.extent - 1) * step.stride;
   }
