@@ -24,12 +24,11 @@ using Clock = std::chrono::steady_clock;
 
 /// Returns the ceiling of the row's speed: GFLOP/s of the fastest arithmetic for its dtype, or
 /// GB/s of reading as many bytes as decoding reads.
-double ceiling(const BenchRow& row, const BenchEffort& effort, kernels::ReadCeiling& reading) {
+double ceiling(const BenchRow& row, const BenchRun& run, const BenchEffort& effort,
+               kernels::ReadCeiling& reading) {
   const kernels::CeilingOptions options = {.threads = row.threads,
                                            .seconds = effort.seconds_per_ceiling};
-  if (row.call == BenchCall::kDecode) {
-    return reading.gb_per_s(options, static_cast<std::size_t>(key_value_bytes(row.problem)));
-  }
+  if (row.call == BenchCall::kDecode) return reading.gb_per_s(options, run.read_bytes());
   return kernels::product_ceiling_gflops(row.problem.dtype, options);
 }
 
@@ -68,7 +67,7 @@ RowRuns runs_of(const BenchRow& row) {
 BenchRound measure_round(const BenchRow& row, RowRuns& runs, const BenchEffort& effort,
                          kernels::ReadCeiling& reading) {
   BenchRound round;
-  round.ceiling_before = ceiling(row, effort, reading);
+  round.ceiling_before = ceiling(row, runs.own, effort, reading);
   runs.own.run();  // warm up the caches
   double total = 0.0;
   do {
@@ -76,7 +75,7 @@ BenchRound measure_round(const BenchRow& row, RowRuns& runs, const BenchEffort& 
     total += round.seconds.back();
     if (runs.against) round.against_seconds.push_back(runs.against->timed_run());
   } while (total < effort.seconds_per_round);
-  round.ceiling_after = ceiling(row, effort, reading);
+  round.ceiling_after = ceiling(row, runs.own, effort, reading);
   return round;
 }
 

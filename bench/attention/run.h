@@ -4,6 +4,9 @@
 
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 #include "bench/attention/problem.h"
 #include "bench/attention/table.h"
 
@@ -23,7 +26,11 @@ class BenchRun {
   BenchRun(BenchCall call, const BenchProblem& problem, int threads);
 
   void run();
+  /// Returns the seconds of a call. Decoding reads several copies of keys and values in turn if
+  /// they are larger than the last-level cache, which would otherwise keep a part of them.
   double timed_run();
+  /// Returns the bytes of all copies of keys and values.
+  std::size_t read_bytes() const;
   /// Returns the size of query, key, value, context and lse.
   double bytes() const;
 
@@ -32,12 +39,15 @@ class BenchRun {
   BenchErrors check();
 
  private:
+  void run(BenchTensors& tensors);
   BenchErrors check_context();
   BenchErrors check_gradients();
 
   BenchCall call_;
   BenchProblem problem_;
   BenchTensors tensors_;
+  std::vector<BenchTensors> copies_;  // further ones
+  std::size_t next_ = 0;              // 0 stands for tensors_
 };
 
 }  // namespace fovea::cli

@@ -160,11 +160,7 @@ double total_rate(const CeilingOptions& options, const Work& work) {
 std::size_t buffer_pieces() {
   constexpr std::size_t kMin = std::size_t{256} << 20;
   constexpr std::size_t kMax = std::size_t{1} << 30;
-  std::size_t cache = 0;
-#if defined(_SC_LEVEL3_CACHE_SIZE)
-  cache = static_cast<std::size_t>(std::max(0L, ::sysconf(_SC_LEVEL3_CACHE_SIZE)));
-#endif
-  return std::clamp(8 * cache, kMin, kMax) / kBytesAtOnce;
+  return std::clamp(8 * last_level_cache_bytes(), kMin, kMax) / kBytesAtOnce;
 }
 
 }  // namespace
@@ -200,6 +196,14 @@ double product_ceiling_gflops(DType dtype, const CeilingOptions& options) {
   const double pairs = tiles || bfloat16 ? bf16_ceiling_gflops(options) : 0.0;
   if (bfloat16 && pairs > 0.0) return pairs;
   return std::max(fma_ceiling_gflops(options), pairs / kProductsOfParts);
+}
+
+std::size_t last_level_cache_bytes() {
+#if defined(_SC_LEVEL3_CACHE_SIZE)
+  return static_cast<std::size_t>(std::max(0L, ::sysconf(_SC_LEVEL3_CACHE_SIZE)));
+#else
+  return 0;
+#endif
 }
 
 /// A buffer divided into pieces of kBytesAtOnce bytes, in huge pages if the system has them.

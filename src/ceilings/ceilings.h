@@ -42,6 +42,9 @@ double bf16_ceiling_gflops(const CeilingOptions& options = {});
 /// Errors  same as fma_ceiling_gflops().
 double product_ceiling_gflops(DType dtype, const CeilingOptions& options = {});
 
+/// Returns the size of the last-level cache in bytes, 0 if the system does not tell.
+std::size_t last_level_cache_bytes();
+
 /// The bandwidth of sequential reads from a buffer in huge pages, if the system has them.
 /// Allocating and writing it takes longer than a measurement, so later measurements with the same
 /// number of threads reuse it.
