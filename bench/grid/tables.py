@@ -43,11 +43,15 @@ def sentence(kept):
     """Returns what the README says of all records."""
     if not kept:
         return ""
-    parts = []
+    groups = {}
     for one in kept:
         worst = min(entry["sdpa"]["worst"] for entry in one["kinds"].values())
-        parts.append(f"{len(one['lost'])} of {count_of_cells(one)} in {one['dtype']} (worst {worst:.2f}; {one['cpu']}, "
-                     f"{one['target']}, {threads_text(one)}, {one['date']})")
+        lost = f"{len(one['lost'])} of {count_of_cells(one)} in {one['dtype']} (worst {worst:.2f})"
+        if not one["lost"]:
+            lost = f"none of {count_of_cells(one)} in {one['dtype']}"
+        where = f"{one['cpu']}, {one['target']}, {threads_text(one)}, {one['date']}"
+        groups.setdefault(where, []).append(lost)
+    parts = [f"{', '.join(lost)} on {where}" for where, lost in groups.items()]
     return ("Of random everyday shapes through `scaled_dot_product_attention`, Fovea is slower than PyTorch in "
             f"{'; '.join(parts)} ([the kinds](docs/benchmarks.md#random-shapes)).")
 

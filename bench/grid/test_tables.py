@@ -74,7 +74,9 @@ class Tables(unittest.TestCase):
         self.assertIn("Not measured", tables.page([]))
 
     def test_sentence(self):
-        self.assertIn("1 of 3 in float32 (worst 0.90; Some CPU, AVX2, one thread, 2026-11-25)", tables.sentence([record()]))
+        records = [record(), {**record(), "dtype": "float16", "lost": []}]
+        text = "1 of 3 in float32 (worst 0.90), none of 3 in float16 on Some CPU, AVX2, one thread, 2026-11-25"
+        self.assertIn(text, tables.sentence(records))
         self.assertEqual(tables.sentence([]), "")
 
 
