@@ -22,8 +22,8 @@ class Job {
   Job& operator=(const Job&) = delete;
   ~Job() = default;
 
-  /// Leaves the job with the exit code of the program, which is returned. If only this process has
-  /// failed, the others would wait for it: prints the error, and ends the job.
+  /// Leaves the job, and returns `code`, the exit code of the program. If only this process has
+  /// failed, prints the error and ends the job, because the others would wait for it.
   int leave(int code);
 };
 

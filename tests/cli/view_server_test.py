@@ -11,7 +11,7 @@ import unittest
 from support import SANITIZED, TIMEOUT_S, limits_memory
 from viewer import ViewTest
 
-# The time in which a server that stops must have ended.
+# Seconds within which a server must end after it is told to stop.
 END_S = 10 if SANITIZED else 3
 
 
