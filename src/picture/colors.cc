@@ -124,6 +124,7 @@ Scale::Scale(Tone tone, const MapCells& map) : tone_(tone) {
   if (largest > 0.0) top_ = largest;
   // The scale spans at least a decade, so that noise does not look like contrast.
   floor_ = std::max(std::min(smallest, top_ / 10.0), top_ * kDepth);
+  log_range_ = std::log(top_ / floor_);
 }
 
 double Scale::heat(double value) const {
@@ -135,7 +136,7 @@ double Scale::heat(double value) const {
     case Tone::kLog:
       break;
   }
-  return value <= floor_ ? 0.0 : std::log(value / floor_) / std::log(top_ / floor_);
+  return value <= floor_ ? 0.0 : std::log(value / floor_) / log_range_;
 }
 
 std::vector<Scale::Tick> Scale::ticks(double distance) const {

@@ -59,7 +59,8 @@ class Scale {
 
  private:
   Tone tone_;
-  double floor_ = 0.0;  // for Tone::kLog, which cannot represent zero
+  double floor_ = 0.0;      // for Tone::kLog, which cannot represent zero
+  double log_range_ = 1.0;  // log(top_ / floor_)
   double top_ = 1.0;
 };
 

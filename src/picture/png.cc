@@ -37,7 +37,7 @@ std::uint8_t place_of(const CellList& cells, const Scale& scale, std::size_t cel
       break;
   }
   const double heat = scale.heat(cells.value(cell));
-  return static_cast<std::uint8_t>(2 + std::lround(heat * (kLevels - 1)));
+  return static_cast<std::uint8_t>(2.5 + heat * (kLevels - 1));
 }
 
 /// Input and output buffers of libpng.

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/element_type.h"
 #include "core/fail.h"
 #include "engine/call/parallel.h"
 #include "engine/call/rows.h"
@@ -327,23 +328,27 @@ void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
   range.begin = std::max(range.begin, begins.front());
   range.end = std::min(range.end, begins.back());
   if (range.begin >= range.end) return;
-  if (!range.exact) {
-    visible.resize(static_cast<std::size_t>(range.end - range.begin));
-    ScorePosition first = row;
-    first.key = range.begin;
-    mask.fill(first, range.end - range.begin, visible.data());
+  const auto column_of = [&](std::int64_t key) {
+    return static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), key) -
+                                    begins.begin() - 1);
+  };
+  const std::size_t first = column_of(range.begin);
+  const std::size_t last = column_of(range.end - 1);
+  if (range.exact) {
+    // Without comparisons, so that the loop uses vector instructions.
+    for (std::size_t c = first; c <= last; ++c) pairs[c] += begins[c + 1] - begins[c];
+    pairs[first] -= range.begin - begins[first];
+    pairs[last] -= begins[last + 1] - range.end;
+    return;
   }
-  const auto after = std::upper_bound(begins.begin(), begins.end(), range.begin);
-  for (auto c = static_cast<std::size_t>(after - begins.begin() - 1);
-       c < pairs.size() && begins[c] < range.end; ++c) {
-    const std::int64_t begin = std::max(begins[c], range.begin);
-    const std::int64_t end = std::min(begins[c + 1], range.end);
-    if (range.exact) {
-      pairs[c] += end - begin;
-    } else {
-      const std::uint8_t* const from = visible.data() + (begin - range.begin);
-      pairs[c] += std::count_if(from, from + (end - begin), [](std::uint8_t v) { return v != 0; });
-    }
+  visible.resize(static_cast<std::size_t>(range.end - range.begin));
+  ScorePosition from = row;
+  from.key = range.begin;
+  mask.fill(from, range.end - range.begin, visible.data());
+  for (std::size_t c = first; c <= last; ++c) {
+    const auto begin = visible.begin() + (std::max(begins[c], range.begin) - range.begin);
+    const auto end = visible.begin() + (std::min(begins[c + 1], range.end) - range.begin);
+    pairs[c] += std::count_if(begin, end, [](std::uint8_t seen) { return seen != 0; });
   }
 }
 
@@ -392,14 +397,25 @@ void finish_map(const Problem& problem, const WeightTile& tile, const PooledMap&
     for (place.query = tile.first_query + division.begin(row); place.query < end; ++place.query) {
       count_row(problem.options.mask, place, problem.shape.kv_len, begins, pairs, visible);
     }
-    for (std::int64_t c = 0; c < columns; ++c) {
-      const std::int64_t count = pairs[static_cast<std::size_t>(c)];
-      const Index at{row, c};
-      if (map.pairs.defined()) map.pairs.at<std::int64_t>(at) = count;
-      if (!means) continue;
-      set_value(map.cells, at,
-                count == 0 ? std::nan("") : map.cells.value(at) / static_cast<double>(count));
+    // By addresses, because building an Index takes longer than all else that is done to a cell.
+    const auto each_cell = [&]<class T>(const MutableTensorView& tensor, T /*zero*/, auto&& visit) {
+      T* const first = static_cast<T*>(tensor.address({row, 0}));
+      for (std::int64_t c = 0; c < columns; ++c) {
+        visit(first[c * tensor.strides()[1]], pairs[static_cast<std::size_t>(c)]);
+      }
+    };
+    if (map.pairs.defined()) {
+      each_cell(map.pairs, std::int64_t{},
+                [](std::int64_t& cell, std::int64_t count) { cell = count; });
     }
+    if (!means) return;
+    with_element(map.cells.dtype(), [&](auto zero) {
+      each_cell(map.cells, zero, [](auto& cell, std::int64_t count) {
+        const auto sum = static_cast<double>(cell);
+        const double mean = count == 0 ? std::nan("") : sum / static_cast<double>(count);
+        cell = static_cast<decltype(zero)>(mean);
+      });
+    });
   });
 }
 
