@@ -81,6 +81,20 @@ def test_search(wide, opener):
     maps.wait_until(lambda: "find=Cat" in maps.address(page))
 
 
+def test_a_match_is_shown_where_its_token_can_be_read(wide, opener):
+    page = opener(wide, f"/map/{wide.id()}/0.0")
+    assert maps.ready(page)["level"] > 0
+    page.keyboard.press("/")
+    page.keyboard.type("👩\u200d🚀cat")
+    maps.wait_until(lambda: page.locator(".search output").text_content() == "1 match")
+    page.keyboard.press("Enter")
+    at = next(i for i, text in enumerate(wide.texts) if "👩\u200d🚀cat" in text)
+    maps.wait_until(lambda: maps.state(page)["cursor"] == {"query": at, "key": at})
+    assert maps.ready(page)["level"] == 0
+    for first, end in maps.state(page)["visible"].values():
+        assert first < at < end <= first + 100
+
+
 def test_search_goes_round(wide, opener):
     page = opener(wide, f"/map/{wide.id()}/0.0", "at=500000,500000&scale=1&find=sat")
     page.wait_for_selector(maps.CANVAS)

@@ -4,6 +4,7 @@
 
 import {openExport, openGoTo} from "./dialogs.js";
 import {COLORS, TONES} from "../shared/colors.js";
+import {READABLE} from "./selection.js";
 
 /** @typedef {import("./page.js").MapPage} MapPage */
 /**
@@ -33,7 +34,7 @@ export const KEYS = [
   {keys: ["+", "−"], codes: ["+", "=", "-", "_"], text: "zoom at the cursor",
     run: (page, {key}) => page.zoom(key === "+" || key === "=" ? 1 / ZOOM : ZOOM)},
   {keys: ["0"], codes: ["0"], text: "show the whole matrix", run: (page) => page.showWhole()},
-  {keys: ["1"], codes: ["1"], text: "16 pixels per token", run: (page) => page.setScale(1 / 16)},
+  {keys: ["1"], codes: ["1"], text: "16 pixels per token", run: (page) => page.setScale(READABLE)},
   {keys: ["2"], codes: ["2"], text: "one pixel per token", run: (page) => page.setScale(1)},
   {keys: ["Enter"], codes: ["Enter"], canvas: true, text: "lock the cell of the cursor; zoom to the rectangle", run: (page) => page.selection.enter()},
   {keys: ["Esc"], codes: ["Escape"], text: "unlock, drop the rectangle", run: (page) => page.selection.escape()},

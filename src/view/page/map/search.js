@@ -149,7 +149,7 @@ export class Search {
     this.index = target;
     this.#current = at;
     this.#tell();
-    this.page.selection.showMatch(at, this.sides[0]);
+    this.page.selection.showMatch(at, this.sides);
   }
 
   /** Requests the positions around match `target`, which follow those that are known. */

@@ -13,6 +13,8 @@ import {visible} from "../shared/visible.js";
 /** @typedef {{query: number, key: number}} Pair */
 
 const MARGIN = 24;  // pixels between what is gone to and the edge of the view
+/** The scale at which tokens can be read: 16 pixels per token. */
+export const READABLE = 1 / 16;
 
 export class Selection {
   /** @type {Pair | null} */
@@ -161,13 +163,18 @@ export class Selection {
     page.focus();
   }
 
-  /** Shows a match of the search. */
-  showMatch(/** @type {number} */ at, /** @type {"query" | "key"} */ side) {
-    const from = this.focus ?? this.page.of.centre();
-    this.cursor = side === "key" ? {query: from.query, key: at} : {query: at, key: from.key};
+  /**
+   * Shows a match of the search. Tokens of both axes are shown on the diagonal, unless a locked cell says
+   * with which query. In cells of many tokens a match could not be seen, so the view then zooms in.
+   */
+  showMatch(/** @type {number} */ at, /** @type {("query" | "key")[]} */ sides) {
+    const {page} = this, from = this.focus ?? page.of.centre(), both = sides.length > 1 && !this.locked;
+    const down = both || sides[0] === "query", across = both || sides[0] === "key";
+    this.cursor = {query: down ? at : from.query, key: across ? at : from.key};
     this.#byKeys = true;
-    this.#show(this.cursor, side === "query", side === "key");
-    this.page.panel.update();
+    if (page.level > 0) page.of.view.moveTo(this.cursor.query + 0.5, this.cursor.key + 0.5, READABLE);
+    this.#show(this.cursor, down, across);
+    page.panel.update();
   }
 
   /** Centres a pair on the given axes unless it is in view. */

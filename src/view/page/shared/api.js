@@ -63,7 +63,7 @@ export function inWords(/** @type {unknown} */ error) {
   switch (error.code) {
     case "gone": return "The server does not respond.";
   }
-  if (error.status === 401) return "The server does not know this page. Open the address that it printed.";
+  if (error.status === 401) return "This browser has not opened the address that fovea view printed. Open that first, then this page.";
   return error.message;
 }
 
