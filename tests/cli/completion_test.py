@@ -45,6 +45,8 @@ printf '%s\n' "${COMPREPLY[@]}"
 # are passed through.
 ZSH_CAPTURE = r"""
 PS1='ready> '
+# Hundredths of a second for which zsh waits after Ctrl-X, because other bindings begin with it.
+KEYTIMEOUT=1
 autoload -Uz compinit
 compinit -D -u
 source ./completion
