@@ -242,7 +242,8 @@ class Installed(unittest.TestCase):
     def check_custom_score(self, *arguments):
         config = {"PKG_CONFIG_PATH": str(self.libdir / "pkgconfig")}
         flags = run("pkg-config", "--cflags", "fovea", "libhwy", env=config).split()
-        run(CXX, "-std=c++20", "-fsyntax-only", "-Wfatal-errors", f"-I{HERE}", *arguments, HERE / "custom_score.cc", *flags)
+        run(CXX, "-std=c++20", "-fsyntax-only", "-Wfatal-errors", f"-I{HERE}", *arguments, HERE / "custom_score.cc",
+            *flags)
 
     def test_custom_score_without_derivative_does_not_compile(self):
         with self.assertRaisesRegex(AssertionError, "Distance has no derivative"):
