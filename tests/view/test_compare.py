@@ -4,6 +4,7 @@
 import inputs
 import numpy as np
 import pytest
+from maps import wait_until
 from waiting import until
 
 LIST = "/api/v1/inputs"  # asked for again and again, to notice a server that has gone
@@ -114,6 +115,13 @@ def test_equal_heads_have_no_difference(server, opener):
     assert shown["missing"] == 0
     for query, key in ((300, 100), (500, 499), (590, 3)):
         assert (pixel(page, 2, query, key) == [0xF6, 0xF6, 0xF7]).all()
+
+
+def test_no_difference_is_dark_on_a_dark_page(server, opener):
+    page = compare(opener, server, heads=("0.1", "0.1"))
+    page.get_by_role("button", name="Dark colours").click()
+    wait_until(lambda: (pixel(page, 2, 300, 100) == [0x2A, 0x2A, 0x30]).all())
+    page.get_by_role("button", name="Light colours").click()
 
 
 def test_panning_and_zooming_one_map_moves_all(server, opener):

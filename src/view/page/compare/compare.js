@@ -15,7 +15,7 @@ import {HeadView} from "../canvas/head_view.js";
 import {FIELDS as MAP_FIELDS} from "../map/state.js";
 import {tilesInView} from "../canvas/painter.js";
 import {PageBar} from "../shared/page_bar.js";
-import {themeColor, watchTheme} from "../shared/theme.js";
+import {isDark, themeColor, watchTheme} from "../shared/theme.js";
 import {label} from "../shared/tokens.js";
 import {visible} from "../shared/visible.js";
 
@@ -58,7 +58,7 @@ export class ComparePage {
     this.second = new HeadView(context.api, b.entry, b.layer, b.head, statuses[1], events, this.first);
     this.view = this.first.view;
     this.view.tokens = a.layer.query_tokens || a.layer.key_tokens;
-    this.difference = new DifferenceTiles(this.first.tiles, this.second.tiles, Number(this.state.most));
+    this.difference = new DifferenceTiles(this.first.tiles, this.second.tiles);
     /** @type {Pair | null} */
     this.cursor = null;
     this.level = 0;
@@ -91,7 +91,13 @@ export class ComparePage {
     for (const name of Object.keys(theme)) theme[/** @type {"paper"} */ (name)] = themeColor(`--${name}`);
     this.theme = theme;
     for (const pane of this.panes) pane.setTheme(theme);
+    this.setColors();
     this.redraw();
+  }
+  setColors() {
+    const {state} = this, most = Number(state.most), ramp = isDark() ? "dark_difference" : "difference";
+    this.difference.setLook(most, ramp);
+    this.legends.show(state.tone, most, ramp);
   }
   /** Shows what the address selects. */
   restore() {
@@ -122,8 +128,7 @@ export class ComparePage {
     const {state, view} = this;
     if (state.query >= view.queries || state.key >= view.keys || state.query < 0 || state.key < 0) Object.assign(state, {query: -1, key: -1});
     this.lookup = colorLookup("viridis", state.tone, WHOLE_RANGE);
-    if (Number(state.most) !== this.difference.most) this.difference.setMost(Number(state.most));
-    this.legends.show(state.tone, Number(state.most));
+    this.setColors();
     this.tools.show(state);
     this.tell();
     this.moved();

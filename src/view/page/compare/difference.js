@@ -7,6 +7,7 @@ import {differencePixel} from "../shared/colors.js";
 import {HIDDEN, NAN, UNKNOWN, unknownParts, valueOf} from "../shared/frame.js";
 import {tileName} from "../canvas/tiles.js";
 
+/** @typedef {import("../shared/colors.js").DifferenceRamp} DifferenceRamp */
 /** @typedef {import("../canvas/tiles.js").Tile} Tile */
 /** @typedef {import("../canvas/tiles.js").Tiles} Tiles */
 /** @typedef {import("../canvas/tiles.js").TilePlace} TilePlace */
@@ -28,19 +29,24 @@ export class DifferenceTiles {
   /** Marks the tiles of the current colours, as the lookup of other tiles does. */
   lookup = new Uint32Array(0);
 
-  /** @param {Tiles} a @param {Tiles} b @param {number} most the difference with the strongest colour */
-  constructor(a, b, most) {
+  most = 0;
+  /** @type {DifferenceRamp} */
+  ramp = "difference";
+
+  /** @param {Tiles} a @param {Tiles} b */
+  constructor(a, b) {
     this.a = a;
     this.b = b;
-    this.most = most;
-    this.setMost(most);
   }
 
-  setMost(/** @type {number} */ most) {
+  /** Sets the difference with the strongest colour, and the colours. */
+  setLook(/** @type {number} */ most, /** @type {DifferenceRamp} */ ramp) {
+    if (most === this.most && ramp === this.ramp) return;
     this.most = most;
+    this.ramp = ramp;
     this.#made.clear();
     this.lookup = new Uint32Array(0);
-    for (let i = 0; i < this.#pixels.length; ++i) this.#pixels[i] = differencePixel((i / STEPS - 1) * most, most);
+    for (let i = 0; i < this.#pixels.length; ++i) this.#pixels[i] = differencePixel((i / STEPS - 1) * most, most, ramp);
   }
 
   /** Returns the tile of a place, if those of both heads have arrived. @returns {Tile | undefined} */
@@ -69,7 +75,7 @@ export class DifferenceTiles {
     /** @type {Tile} */
     const tile = {frame, exact: a.exact && b.exact, blocks: "", unknown: [], bytes: 0, canvas: null, lookup: this.lookup};
     if (!frame.codes) return tile;
-    const image = new ImageData(columns, rows), pixels = new Uint32Array(image.data.buffer), bad = differencePixel(NaN, 1), scale = STEPS / this.most;
+    const image = new ImageData(columns, rows), pixels = new Uint32Array(image.data.buffer), bad = differencePixel(NaN, 1, this.ramp), scale = STEPS / this.most;
     // Marks of nan are where either is nan, and unknown cells where either is unknown.
     const codes = frame.hasNan || frame.states ? new Uint16Array(columns * rows) : frame.codes;
     for (let i = 0; i < pixels.length; ++i) {

@@ -9,6 +9,7 @@ import {headIn, layerName} from "../shared/entry.js";
 import {visible} from "../shared/visible.js";
 
 /** @typedef {import("./comparable.js").Place} Place */
+/** @typedef {import("../shared/colors.js").DifferenceRamp} DifferenceRamp */
 /** @typedef {import("../shared/colors.js").ToneName} ToneName */
 
 /** Differences with the strongest colour; the first is the default. */
@@ -70,9 +71,9 @@ export class Legends {
   constructor() {
     this.node = make("div", {class: "compare-legends"});
   }
-  show(/** @type {ToneName} */ tone, /** @type {number} */ most) {
+  show(/** @type {ToneName} */ tone, /** @type {number} */ most, /** @type {DifferenceRamp} */ ramp) {
     const weights = roundWeights(tone, WHOLE_RANGE, 5);
     this.node.replaceChildren(legendOf("weight", "viridis", weights.map((weight) => [heatOf(tone, WHOLE_RANGE, weight), brief(weight)])),
-        legendOf("difference", "difference", [-1, -0.5, 0, 0.5, 1].map((part) => [(part + 1) / 2, `${part > 0 ? "+" : ""}${Number((part * most).toPrecision(3))}`])));
+        legendOf("difference", ramp, [-1, -0.5, 0, 0.5, 1].map((part) => [(part + 1) / 2, `${part > 0 ? "+" : ""}${Number((part * most).toPrecision(3))}`])));
   }
 }

@@ -30,12 +30,14 @@ const RAMPS = {
   cividis: [0x00224e, 0x083370, 0x35456c, 0x4f576c, 0x666970, 0x7d7c78, 0x948e77, 0xaea371, 0xc8b866, 0xe5cf52, 0xfee838],
   grey: [0x000000, 0xffffff],
   difference: [0x2d004b, 0x532687, 0x8073ac, 0xb1aad1, 0xd8daeb, 0xf6f6f7, 0xfee0b6, 0xfcb761, 0xe08214, 0xb25706, 0x7f3b08],
+  // No difference is dark on a dark page.
+  dark_difference: [0xd5c4ff, 0xb7a0f0, 0x957cd4, 0x6f58a8, 0x4a3d70, 0x2a2a30, 0x5c4220, 0x8a5c1c, 0xb97a1a, 0xe79c2c, 0xffd08a],
 };
 /**
  * NaN has a colour that the map does not contain.
  * @type {Record<string, number>}
  */
-const NAN_COLORS = {viridis: 0xff2d55, magma: 0x00d6a3, cividis: 0xff2d55, grey: 0xff2d55, difference: 0x00b050};
+const NAN_COLORS = {viridis: 0xff2d55, magma: 0x00d6a3, cividis: 0xff2d55, grey: 0xff2d55, difference: 0x00b050, dark_difference: 0x00b050};
 
 /** Returns the colour of a heat, clamped to 0 to 1, as 0xrrggbb. */
 export function rampColor(/** @type {string} */ name, /** @type {number} */ heat) {
@@ -104,10 +106,12 @@ export function colorLookup(name, tone, range) {
   return lookup;
 }
 
+/** @typedef {"difference" | "dark_difference"} DifferenceRamp */
+
 /** Returns the pixel of a difference in [-most, most]; nan has the colour of nan. */
-export function differencePixel(/** @type {number} */ difference, /** @type {number} */ most) {
-  if (Number.isNaN(difference)) return pixelOf(nanColor("difference"));
-  return pixelOf(rampColor("difference", 0.5 + difference / (2 * most)));
+export function differencePixel(/** @type {number} */ difference, /** @type {number} */ most, /** @type {DifferenceRamp} */ ramp) {
+  if (Number.isNaN(difference)) return pixelOf(nanColor(ramp));
+  return pixelOf(rampColor(ramp, 0.5 + difference / (2 * most)));
 }
 
 /** Returns round weights from bottom to top, for ticks: powers of ten, or 1, 2 and 5 times these. */

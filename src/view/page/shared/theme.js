@@ -17,7 +17,7 @@ function stored() {
   }
 }
 
-const isDark = () => (document.documentElement.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark";
+export const isDark = () => (document.documentElement.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark";
 
 /** Applies the stored choice, once at the start. */
 export function startTheme() {
