@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -17,11 +16,12 @@ import fovea
 SCENES = pathlib.Path(__file__).parents[2] / "examples" / "scenes"
 JOURNEY = SCENES / "001_your_journey.json"
 SENTENCE = "Your journey starts with one step"
+PROGRAM = pathlib.Path(fovea.__file__).parent / "bin" / "fovea"
 
 
 def command_line(*arguments):
     result = subprocess.run(
-        [sys.executable, "-m", "fovea", "explain", *arguments],
+        [PROGRAM, "explain", *arguments],
         capture_output=True,
         encoding="utf-8",
         check=True,

@@ -41,8 +41,8 @@ def test_gradients(make, say):
     right = gradients(model, "plain", inputs, torch.float64)
     exact = gradients(model, "fovea", inputs, torch.float64)
     found = gradients(model, "fovea", inputs, torch.float32)
-    try:  # of gemma2, "sdpa" leaves out the softcap
-        other = gradients(model, "eager" if make is gemma2 else "sdpa", inputs, torch.float32)
+    try:
+        other = gradients(model, "sdpa", inputs, torch.float32)
     except ValueError:
         other = gradients(model, "eager", inputs, torch.float32)
     assert found.keys() == right.keys() == exact.keys()
@@ -50,6 +50,8 @@ def test_gradients(make, say):
     for name, gradient in right.items():
         off, beside, far = ((one[name].double() - gradient).abs().max().item() for one in (found, other, exact))
         size = gradient.abs().max().item()
+        # Eager rows that see no key have equal weights instead of none: an error that must not widen the bound.
+        beside = min(beside, 1e-4 * size)
         # Gradients of some tensors are 0 in exact arithmetic, such as those of the biases of keys.
         assert off <= 2 * beside + 1e-5 * size + 1e-7, name
         assert far <= 1e-6 * size + 1e-7, name
