@@ -50,7 +50,7 @@ def test_gradients(make, say):
     for name, gradient in right.items():
         off, beside, far = ((one[name].double() - gradient).abs().max().item() for one in (found, other, exact))
         size = gradient.abs().max().item()
-        # Eager rows that see no key have equal weights instead of none: an error that must not widen the bound.
+        # Limits the bound: eager attention gives equal weights to a query that sees no key, where 0 is correct.
         beside = min(beside, 1e-4 * size)
         # Gradients of some tensors are 0 in exact arithmetic, such as those of the biases of keys.
         assert off <= 2 * beside + 1e-5 * size + 1e-7, name

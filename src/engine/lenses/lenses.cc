@@ -335,7 +335,7 @@ void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
   const std::size_t first = column_of(range.begin);
   const std::size_t last = column_of(range.end - 1);
   if (range.exact) {
-    // Without comparisons, so that the loop uses vector instructions.
+    // Adds whole columns and corrects both ends: a loop without comparisons is vectorised.
     for (std::size_t c = first; c <= last; ++c) pairs[c] += begins[c + 1] - begins[c];
     pairs[first] -= range.begin - begins[first];
     pairs[last] -= begins[last + 1] - range.end;
@@ -397,7 +397,7 @@ void finish_map(const Problem& problem, const WeightTile& tile, const PooledMap&
     for (place.query = tile.first_query + division.begin(row); place.query < end; ++place.query) {
       count_row(problem.options.mask, place, problem.shape.kv_len, begins, pairs, visible);
     }
-    // By addresses, because building an Index takes longer than all else that is done to a cell.
+    // Uses addresses, because constructing an Index takes longer than the arithmetic of a cell.
     const auto each_cell = [&]<class T>(const MutableTensorView& tensor, T /*zero*/, auto&& visit) {
       T* const first = static_cast<T*>(tensor.address({row, 0}));
       for (std::int64_t c = 0; c < columns; ++c) {

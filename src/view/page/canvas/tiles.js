@@ -91,8 +91,8 @@ export class Tiles {
    * @param {string} prefix of names in the cache: the input's id and the head
    * @param {{arrived: () => void, failed: (error: unknown) => void}} events
    * @param {() => boolean} quick whether tiles do not wait for rows
-   * @param {(place: TilePlace) => string} blocks what the pass knows of the row blocks of a tile; a change
-   *   of it makes the page request the tile again, unless the tile is exact
+   * @param {(place: TilePlace) => string} blocks returns the states of a tile's row blocks in the pass. A
+   *   tile that is not exact is requested again when they change
    */
   constructor(api, prefix, events, quick, blocks) {
     this.api = api;

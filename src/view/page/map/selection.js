@@ -164,8 +164,8 @@ export class Selection {
   }
 
   /**
-   * Shows a match of the search. Tokens of both axes are shown on the diagonal, unless a locked cell says
-   * with which query. In cells of many tokens a match could not be seen, so the view then zooms in.
+   * Shows a match of the search. If both axes have the same tokens and no cell is locked, goes to the
+   * match on the diagonal. If a cell has more than one token, zooms in until tokens can be read.
    */
   showMatch(/** @type {number} */ at, /** @type {("query" | "key")[]} */ sides) {
     const {page} = this, from = this.focus ?? page.of.centre(), both = sides.length > 1 && !this.locked;
