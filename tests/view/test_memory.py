@@ -6,6 +6,7 @@ import http.client
 import subprocess
 
 import inputs
+import maps
 import pytest
 from server import FOVEA
 
@@ -68,10 +69,10 @@ def test_a_budget_that_is_too_small(tmp_path):
 
 def test_pixels_of_a_second_visit(server, opener):
     page = opener(server, f"/map/{server.id()}/0.0", "at=3000,3000&scale=1")
-    page.wait_for_load_state("networkidle")
-    before = page.locator("canvas").first.screenshot()
+    maps.ready(page)
+    before = maps.hash_of(page)
     other = opener.tab(page, server, f"/map/{server.id()}/0.0", "at=12000,12000&scale=4")
-    other.wait_for_load_state("networkidle")
+    maps.ready(other)
     again = opener(server, f"/map/{server.id()}/0.0", "at=3000,3000&scale=1")
-    again.wait_for_load_state("networkidle")
-    assert again.locator("canvas").first.screenshot() == before
+    maps.ready(again)
+    assert maps.hash_of(again) == before
