@@ -35,6 +35,17 @@ HWY_INLINE V at_least(D d, float bound, V x) {
 #endif
 }
 
+/// Returns min(bound, x), or x if x is NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V at_most(D d, float bound, V x) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  return hn::Min(hn::Set(d, bound), x);
+#else
+  const V high = hn::Set(d, bound);
+  return hn::IfThenElse(hn::Gt(x, high), high, x);
+#endif
+}
+
 /// Splits x = whole + fraction, with fraction in [-0.5, 0.5], and returns the fraction and 2^whole.
 /// Adding 1.5 * 2^23 + 127 rounds x to an integer in the low bits, with the exponent bias already
 /// added. Shifted left by 23 bits, these are 2^whole; exactly 0 for whole = -127. There are two
@@ -76,9 +87,8 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V tanh_of_floats(D d, V x) {
   // In float32, tanh rounds to 1 from 9.02 on, and 2 log2(e) 9.02 = 26.02.
   const V y = hn::Mul(hn::Abs(x), hn::Set(d, 2.885390082f));
-  const V limit = hn::Set(d, 27.0f);
   V fraction, power;
-  split_exponent(d, hn::IfThenElse(hn::Gt(y, limit), limit, y), fraction, power);
+  split_exponent(d, at_most(d, 27.0f, y), fraction, power);
   const V slope = hn::Mul(exp2_slope(d, fraction), fraction);
   const V less_one = hn::MulAdd(power, slope, hn::Sub(power, hn::Set(d, 1.0f)));
   const V more_one = hn::Add(less_one, hn::Set(d, 2.0f));

@@ -31,7 +31,21 @@ enum class DType : std::uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16, kInt6
 FOVEA_API std::string_view dtype_name(DType dtype);
 
 /// Returns the size of an element in bytes.
-FOVEA_API std::size_t dtype_size(DType dtype);
+constexpr std::size_t dtype_size(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return 4;
+    case DType::kFloat64:
+    case DType::kInt64:
+      return 8;
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return 2;
+    case DType::kBool:
+      return 1;
+  }
+  return 0;
+}
 
 /// Returns whether the elements are floating-point numbers.
 FOVEA_API bool is_float(DType dtype);

@@ -82,22 +82,6 @@ std::string_view dtype_name(DType dtype) {
   return "unknown";
 }
 
-std::size_t dtype_size(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return 4;
-    case DType::kFloat64:
-    case DType::kInt64:
-      return 8;
-    case DType::kFloat16:
-    case DType::kBFloat16:
-      return 2;
-    case DType::kBool:
-      return 1;
-  }
-  return 0;
-}
-
 bool is_float(DType dtype) { return dtype != DType::kInt64 && dtype != DType::kBool; }
 
 Shape::Shape(std::initializer_list<std::int64_t> extents)

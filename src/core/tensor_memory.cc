@@ -74,6 +74,10 @@ Memory memory_of(const TensorView& tensor, std::string_view name) {
   }
   const auto at = reinterpret_cast<std::intptr_t>(tensor.data());
   Memory memory{at + before, at + after, size, 0};
+  if (after - before == elements * size) {
+    memory.run = after - before;  // a contiguous tensor
+    return memory;
+  }
   for (const Step& step : Steps(tensor)) {
     if (memory.period == 0 && step.stride * size == memory.run) {
       memory.run *= step.extent;

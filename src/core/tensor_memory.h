@@ -21,10 +21,10 @@ inline constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 48;
 /// Runs show that queries, keys and values do not overlap if they are stored side by side in the
 /// rows of one matrix. If `period` is 0, there is a single run.
 struct Memory {
-  std::intptr_t begin = 0;
-  std::intptr_t end = 0;
-  std::int64_t run = 0;
-  std::int64_t period = 0;
+  std::intptr_t begin;
+  std::intptr_t end;
+  std::int64_t run;
+  std::int64_t period;
 
   /// Returns whether the two may share an address. Conservative: returns false only if a shared
   /// address is impossible.

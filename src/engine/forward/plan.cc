@@ -124,6 +124,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   for (std::int64_t s = 0; s < shape.items(); ++s) {
     const SequenceSpan span = this->span(s);
     const std::int64_t per_head = items_per_head(span.q_len);
+    usual_items_per_head_ = per_head;
     items_ += per_head * shape.q_heads;
     if (per_head > 0) {
       setup_.most_panels = std::max(
@@ -182,6 +183,7 @@ WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) cons
   const ProblemShape& shape = problem_.shape;
   WorkItem item;
   std::int64_t q_len = shape.q_len;
+  std::int64_t per_head = usual_items_per_head_;
   if (shape.sequences > 0) {
     const auto* const first_item = reinterpret_cast<const std::int64_t*>(workspace);
     const auto* const after =
@@ -189,9 +191,8 @@ WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) cons
     item.sequence = after - first_item - 1;
     number -= first_item[item.sequence];
     q_len = span(item.sequence).q_len;
-  }
-  const std::int64_t per_head = items_per_head(q_len);
-  if (shape.sequences == 0) {
+    per_head = items_per_head(q_len);
+  } else {
     item.sequence = number / (per_head * shape.q_heads);
     number %= per_head * shape.q_heads;
   }

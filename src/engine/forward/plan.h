@@ -68,8 +68,9 @@ class ForwardPlan {
   const bool decoded_;
   kernels::ForwardSetup setup_;
   std::int64_t chunk_queries_ = 0;
-  std::int64_t in_place_queries_ = 0;  // chunk_queries_ if keys and values are read in place
-  std::int64_t chunks_per_item_ = 0;   // approximate
+  std::int64_t in_place_queries_ = 0;      // chunk_queries_ if keys and values are read in place
+  std::int64_t chunks_per_item_ = 0;       // approximate
+  std::int64_t usual_items_per_head_ = 0;  // without packed sequences, of every head
   std::int64_t items_ = 0;
   std::size_t scratch_bytes_ = 0;
   int cut_for_ = 1;  // the thread count that determines the item size

@@ -487,11 +487,15 @@ class ItemPass {
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
       const Vector before = hn::Load(d, panel.maximum + lane);
       const Vector after = hn::Max(before, hn::Load(d, scratch_.block_maximum + lane));
-      const Vector factor = fovea::HWY_NAMESPACE::exp2_of_nonpositive(
-          d, hn::Mul(hn::Set(d, score_factor_), hn::Sub(before, after)));
+      const Vector sum = hn::Load(d, panel.sum + lane);
+      // Contexts without a weight so far are 0, and need no factor.
+      const Vector factor =
+          hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), hn::Set(d, 1.0f),
+                         fovea::HWY_NAMESPACE::exp2_of_nonpositive(
+                             d, hn::Mul(hn::Set(d, score_factor_), hn::Sub(before, after))));
       hn::Store(after, d, panel.maximum + lane);
       hn::Store(factor, d, scratch_.factor + lane);
-      hn::Store(hn::Mul(factor, hn::Load(d, panel.sum + lane)), d, panel.sum + lane);
+      hn::Store(hn::Mul(factor, sum), d, panel.sum + lane);
     }
   }
 

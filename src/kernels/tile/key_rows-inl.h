@@ -75,15 +75,25 @@ HWY_INLINE void tile_of_rows(const float* a, std::int64_t stride, std::int64_t r
 /// Returns whether `count` rows of `dim` numbers, a multiple of kLanes, are all finite.
 inline bool rows_are_finite(const float* rows, std::int64_t stride, std::int64_t count,
                             std::int64_t dim) {
+  constexpr int kTogether = 4;  // independent sums, so that none waits for the one before
   const Floats d;
-  Vector doubt = hn::Zero(d);
-  for (std::int64_t r = 0; r < count; ++r) {
+  Vector doubt[kTogether];
+#pragma GCC unroll 4
+  for (Vector& one : doubt) one = hn::Zero(d);
+  for (std::int64_t r = 0; r < count; r += kTogether) {
+    const float* row[kTogether];  // the last rows may be repeated
+#pragma GCC unroll 4
+    for (int i = 0; i < kTogether; ++i) row[i] = rows + std::min(r + i, count - 1) * stride;
     for (std::int64_t c = 0; c < dim; c += kLanes) {
-      const Vector x = hn::LoadU(d, rows + r * stride + c);
-      doubt = hn::Add(doubt, hn::Sub(x, x));  // x - x is 0 if x is finite, else NaN
+#pragma GCC unroll 4
+      for (int i = 0; i < kTogether; ++i) {
+        const Vector x = hn::LoadU(d, row[i] + c);
+        doubt[i] = hn::Add(doubt[i], hn::Sub(x, x));  // x - x is 0 if x is finite, else NaN
+      }
     }
   }
-  return hn::AllTrue(d, hn::Eq(doubt, hn::Zero(d)));
+  const Vector all = hn::Add(hn::Add(doubt[0], doubt[1]), hn::Add(doubt[2], doubt[3]));
+  return hn::AllTrue(d, hn::Eq(all, hn::Zero(d)));
 }
 
 class KeyRows {
