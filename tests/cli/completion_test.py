@@ -45,7 +45,7 @@ printf '%s\n' "${COMPREPLY[@]}"
 # are passed through.
 ZSH_CAPTURE = r"""
 PS1='ready> '
-# The timeout after Ctrl-X, with which longer key bindings begin, in hundredths of a second.
+# Limits the wait for a second key after Ctrl-X, in hundredths of a second.
 KEYTIMEOUT=1
 autoload -Uz compinit
 compinit -D -u

@@ -50,8 +50,7 @@ def compare(opener, server, fragment="", heads=("0.0", "1.1"), numbers=(0, 0), *
 
 
 def pictures(page):
-    """Returns a digest of each map: pytest compares differing strings of this length at once, and pictures in
-    minutes."""
+    """Returns a digest of each map. To explain a difference between whole pictures, pytest takes minutes."""
     script = "[...document.querySelectorAll('.compare-pane canvas')].map((canvas) => canvas.toDataURL())"
     return [hashlib.sha256(one.encode()).hexdigest() for one in page.evaluate(script)]
 
@@ -219,7 +218,7 @@ def test_a_link_shows_the_same(server, opener):
         one.evaluate("fovea.idle")
     told = [one.locator(".compare-page").inner_text() for one in (page, again)]
     assert told[0] == told[1]
-    # Not screenshots, in which corners of buttons differ a little from one drawing to the next.
+    # Compares maps instead of screenshots, where corners of buttons may differ slightly between drawings.
     assert pictures(page) == pictures(again)
 
 

@@ -335,7 +335,8 @@ void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
   const std::size_t first = column_of(range.begin);
   const std::size_t last = column_of(range.end - 1);
   if (range.exact) {
-    // Adds whole columns and corrects both ends: a loop without comparisons is vectorised.
+    // Adds whole columns, then corrects both ends. Compilers vectorise the loop, which has no
+    // branches.
     for (std::size_t c = first; c <= last; ++c) pairs[c] += begins[c + 1] - begins[c];
     pairs[first] -= range.begin - begins[first];
     pairs[last] -= begins[last + 1] - range.end;

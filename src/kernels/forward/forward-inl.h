@@ -488,7 +488,7 @@ class ItemPass {
       const Vector before = hn::Load(d, panel.maximum + lane);
       const Vector after = hn::Max(before, hn::Load(d, scratch_.block_maximum + lane));
       const Vector sum = hn::Load(d, panel.sum + lane);
-      // Contexts without a weight so far are 0, and need no factor.
+      // Skips rescaling where the sum is 0, because the context is then 0, too.
       const Vector factor =
           hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), hn::Set(d, 1.0f),
                          fovea::HWY_NAMESPACE::exp2_of_nonpositive(

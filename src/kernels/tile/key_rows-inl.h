@@ -75,13 +75,13 @@ HWY_INLINE void tile_of_rows(const float* a, std::int64_t stride, std::int64_t r
 /// Returns whether `count` rows of `dim` numbers, a multiple of kLanes, are all finite.
 inline bool rows_are_finite(const float* rows, std::int64_t stride, std::int64_t count,
                             std::int64_t dim) {
-  constexpr int kTogether = 4;  // independent sums, so that none waits for the one before
+  constexpr int kTogether = 4;  // independent sums hide the latency of additions
   const Floats d;
   Vector doubt[kTogether];
 #pragma GCC unroll 4
   for (Vector& one : doubt) one = hn::Zero(d);
   for (std::int64_t r = 0; r < count; r += kTogether) {
-    const float* row[kTogether];  // the last rows may be repeated
+    const float* row[kTogether];  // repeats the last row if fewer are left
 #pragma GCC unroll 4
     for (int i = 0; i < kTogether; ++i) row[i] = rows + std::min(r + i, count - 1) * stride;
     for (std::int64_t c = 0; c < dim; c += kLanes) {

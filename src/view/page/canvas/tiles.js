@@ -91,8 +91,8 @@ export class Tiles {
    * @param {string} prefix of names in the cache: the input's id and the head
    * @param {{arrived: () => void, failed: (error: unknown) => void}} events
    * @param {() => boolean} quick whether tiles do not wait for rows
-   * @param {(place: TilePlace) => string} blocks returns the states of a tile's row blocks in the pass. A
-   *   tile that is not exact is requested again when they change
+   * @param {(place: TilePlace) => string} blocks returns the states of a tile's row blocks in the pass.
+   *   When they change, a tile that is not exact is requested again
    */
   constructor(api, prefix, events, quick, blocks) {
     this.api = api;
