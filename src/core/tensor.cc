@@ -121,8 +121,10 @@ std::int64_t element_count(const Shape& shape) {
   return count;
 }
 
-Strides contiguous_strides(const Shape& shape) {
-  element_count(shape);  // throws if the products below would overflow
+namespace {
+
+/// contiguous_strides() of a shape that element_count() has accepted.
+Strides row_major(const Shape& shape) {
   Strides strides = shape;
   // Unsigned, because the product of the other extents of an empty shape may be arbitrarily large.
   std::uint64_t step = 1;
@@ -131,6 +133,13 @@ Strides contiguous_strides(const Shape& shape) {
     step *= static_cast<std::uint64_t>(std::max<std::int64_t>(shape[dim], 1));
   }
   return strides;
+}
+
+}  // namespace
+
+Strides contiguous_strides(const Shape& shape) {
+  element_count(shape);  // throws if the products of row_major() would overflow
+  return row_major(shape);
 }
 
 void Tensor::AlignedDelete::operator()(std::byte* p) const { ::operator delete[](p, kAlignment); }
@@ -192,12 +201,12 @@ Tensor& Tensor::operator=(Tensor&& other) noexcept {
 
 TensorView Tensor::view() const {
   if (!defined_) return {};
-  return {data_.get(), dtype_, shape_, contiguous_strides(shape_)};
+  return {data_.get(), dtype_, shape_, row_major(shape_)};
 }
 
 MutableTensorView Tensor::view() {
   if (!defined_) return {};
-  return {data_.get(), dtype_, shape_, contiguous_strides(shape_)};
+  return {data_.get(), dtype_, shape_, row_major(shape_)};
 }
 
 Tensor Tensor::reshaped(const Shape& shape) && {

@@ -46,8 +46,8 @@ ProblemShape problem_shape(const TensorView& query, const TensorView& key, const
 }
 
 double score_scale(const ScoreOptions& score, std::int64_t head_dim) {
-  const double dim = static_cast<double>(std::max<std::int64_t>(head_dim, 1));
-  return score.scale.value_or(1.0 / std::sqrt(dim));
+  if (score.scale) return *score.scale;
+  return 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(head_dim, 1)));
 }
 
 }  // namespace fovea

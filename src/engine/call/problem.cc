@@ -30,17 +30,18 @@ void check_float32(const Problem& problem) {
   const auto holds = [](double number) {
     return std::isfinite(static_cast<float>(number * std::numbers::log2e_v<double>));
   };
-  if (!holds(problem.scale())) {
-    fail_argument("scale", "expected a number that float32 holds, got {}", problem.scale());
+  const double scale = problem.scale();
+  if (!holds(scale)) {
+    fail_argument("scale", "expected a number that float32 holds, got {}", scale);
   }
   if (score.softcap > 0.0) {
     if (!holds(score.softcap) || static_cast<float>(score.softcap) == 0.0f) {
       fail_argument("softcap", "expected a number that float32 holds, got {}", score.softcap);
     }
-    if (!holds(problem.scale() / score.softcap)) {
+    if (!holds(scale / score.softcap)) {
       fail_argument("softcap",
                     "expected scale / softcap to be a number that float32 holds, got {} / {}",
-                    problem.scale(), score.softcap);
+                    scale, score.softcap);
     }
   }
   for (const double sink : score.sinks) {

@@ -152,13 +152,15 @@ class ItemPass {
     const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
     const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
     keys_.enter(block, count);
-    attend(p, block, tiles,
-           find_segments(mask_, head_, scratch_.panels[p], block, tiles, scratch_));
+    attend(p, block, tiles, find_segments(mask_, head_, scratch_.panels[p], block, tiles, scratch_),
+           false);
   }
-  void close_panel(std::int64_t p) {
+  /// Writes the results of a panel. The weights of the first `segments` segments are yet to be
+  /// multiplied with the values.
+  void close_panel(std::int64_t p, std::int64_t segments = 0) {
     Panel& panel = scratch_.panels[p];
     panel.closed = true;
-    keys_.begin_context(panel);  // it may have no visible key
+    if (segments == 0) keys_.begin_context(panel);  // it may have no visible key
     if constexpr (kOwnSoftmax) {
       if (!panel.loaded) lenses_.open(p, panel);
     }
@@ -168,8 +170,14 @@ class ItemPass {
       normalize_with_sink(panel);
     }
     lenses_.close(p, panel, lens_factor());
-    if (head_.context.data != nullptr) keys_.write_context(panel);
+    if (head_.context.data == nullptr) return;
+    if constexpr (Keys::kMayWriteProduct) {
+      if (segments > 0) return keys_.write_product(panel, segments, [&] { fetch_rows(); });
+    }
+    keys_.write_context(panel);
   }
+
+  Keys& keys() { return keys_; }
 
  private:
   /// Whether lenses have other factors than contexts, those of exact weights.
@@ -216,8 +224,6 @@ class ItemPass {
     }
     panel.loaded = true;
     if constexpr (kOwnSoftmax) lenses_.open(p, panel);
-    // A pipeline begins with the first sums instead.
-    if constexpr (!Keys::kHasPipeline) keys_.begin_context(panel);
     load_panel<Arithmetic>(head_.query, panel, setup_.head_dim, stages_.query_factor(),
                            panel.queries);
     if constexpr (Keys::kMayRefuse) keys_.clear_queries(panel, panel.refused);
@@ -290,7 +296,8 @@ class ItemPass {
     Panel& panel = scratch_.panels[p];
     const std::int64_t seen = panel.keys_begin / setup_.block_keys * setup_.block_keys;
     bool last = panel.keys_end <= begin;
-    bool pushed = false;  // to the pipeline, which closes the panel
+    bool pushed = false;    // to the pipeline, which closes the panel
+    std::int64_t left = 0;  // segments for close_panel() to multiply
     for (std::int64_t block = std::max(begin, seen); block < end && !last;
          block += setup_.block_keys) {
       if constexpr (Keys::kHasPipeline) {
@@ -315,12 +322,12 @@ class ItemPass {
         attend_block(p, block);  // flush() may have entered another block
       } else {
         prefetch_around(p, tiles, last);
-        attend(p, block, tiles, segments);
+        left = attend(p, block, tiles, segments, last);
       }
     }
     if (!last || pushed) return;
     if constexpr (Keys::kHasPipeline) keys_.flush(*this, score_factor_);
-    close_panel(p);
+    close_panel(p, left);
   }
 
   /// push() for a block whose keys are all visible, without a look at its tiles.
@@ -404,7 +411,9 @@ class ItemPass {
 
   // ---- one panel and one block ------------------------------------------------------------------
 
-  void attend(std::int64_t p, std::int64_t block, std::int64_t tiles, std::int64_t segments) {
+  /// Returns the number of segments whose weights close_panel() is to multiply with the values.
+  std::int64_t attend(std::int64_t p, std::int64_t block, std::int64_t tiles, std::int64_t segments,
+                      bool last) {
     const Floats d;
     Panel& panel = scratch_.panels[p];
     for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
@@ -450,13 +459,19 @@ class ItemPass {
       lenses_.end_weights(p);
       add_block_sum(panel);
     }
-    if (head_.context.data == nullptr) return;
+    if (head_.context.data == nullptr) return 0;
+    if constexpr (Keys::kMayWriteProduct) {
+      if (last && keys_.may_write_product(panel)) return segments;
+    }
+    // A pipeline begins with the first sums instead.
+    if constexpr (!Keys::kHasPipeline) keys_.begin_context(panel);
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.segments[s];
       with_vectors(segment.vectors,
                    [&](auto vectors) { add_values<decltype(vectors)::value>(panel, segment); });
       keys_.add_doubtful(panel, segment);
     }
+    return 0;
   }
 
   template <int kVectors>
@@ -558,14 +573,16 @@ class ItemPass {
   HWY_INLINE void add_values(Panel& panel, const Segment& segment) {
     const Floats d;
     const std::int64_t lane = segment.first_vector * kLanes;
-    keys_.template add_values<kVectors>(panel, segment, [&] {
-      next_values_.fetch();
-      context_rows_.fetch();
-    });
+    keys_.template add_values<kVectors>(panel, segment, [&] { fetch_rows(); });
     // The context of earlier blocks has been rescaled and must not be rescaled again.
     for (std::int64_t v = 0; v < kVectors; ++v) {
       hn::Store(hn::Set(d, 1.0f), d, scratch_.factor + lane + v * kLanes);
     }
+  }
+
+  void fetch_rows() {
+    next_values_.fetch();
+    context_rows_.fetch();
   }
 
   const ForwardSetup& setup_;

@@ -22,23 +22,24 @@ namespace fovea::kernels::HWY_NAMESPACE {
 std::int64_t PanelLanes() { return kPanelLanes; }
 
 template <class Lenses>
-std::size_t scratch_bytes(const ForwardSetup& setup) {
-  return std::max(item_scratch_bytes<KeyBlock<FloatArithmetic>, Lenses>(setup),
-                  item_scratch_bytes<KeyRows, Lenses>(setup));
-}
-template <class Lenses>
 void run_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
               std::byte* scratch, const std::stop_token& stop) {
   if (item.in_place) {
-    ItemPass<KeyRows, Lenses>(setup, item, next, scratch).run(stop);
+    ItemPass<KeyRows, Lenses> pass(setup, item, next, scratch);
+    pass.run(stop);
+    if (pass.keys().contexts_are_finite()) return;
+    ItemPass<KeyRows, NoLenses> again(setup, item, next, scratch);  // lenses do not show values
+    again.keys().set_doubtful_apart();
+    again.run(stop);
   } else {
     ItemPass<KeyBlock<FloatArithmetic>, Lenses>(setup, item, next, scratch).run(stop);
   }
 }
 
 std::size_t ScratchBytes(const ForwardSetup& setup) {
-  return setup.lenses.any() ? scratch_bytes<ItemLenses<FloatArithmetic>>(setup)
-                            : scratch_bytes<NoLenses>(setup);
+  // No part of the scratch memory is larger for KeyBlock.
+  return setup.lenses.any() ? item_scratch_bytes<KeyRows, ItemLenses<FloatArithmetic>>(setup)
+                            : item_scratch_bytes<KeyRows, NoLenses>(setup);
 }
 
 void RunItem(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,

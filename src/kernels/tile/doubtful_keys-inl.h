@@ -33,6 +33,8 @@ class DoubtfulKeys {
     count_ = 0;
   }
 
+  bool any() const { return count_ > 0; }
+
   /// Lists the doubtful ones among the first `count` keys of the block, and calls clear(key) for
   /// each, which sets its value to zero.
   template <class Clear>

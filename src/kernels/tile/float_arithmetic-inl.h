@@ -41,16 +41,9 @@ struct FloatArithmetic {
                            std::int64_t dim, float factor, float* to) {
     with_element_type(rows.dtype, [&](auto* type) {
       using T = std::remove_cvref_t<decltype(*type)>;
-      transpose(Numbers<T>{rows.row_as<T>(first)}, rows.stride, count, dim, to, kPanelLanes);
+      transpose(ScaledNumbers<T>{{rows.row_as<T>(first)}, factor}, rows.stride, count, dim, to,
+                kPanelLanes);
     });
-    const Floats d;
-    const Vector f = hn::Set(d, factor);
-    for (std::int64_t c = 0; c < dim; ++c) {
-      for (std::int64_t lane = 0; lane < count; lane += kLanes) {
-        float* at = to + c * kPanelLanes + lane;
-        hn::Store(hn::Mul(f, hn::Load(d, at)), d, at);
-      }
-    }
   }
 
   /// Packs `count` keys, starting at `first`, into tiles of [dim][kTileRows], padded with zeros.
@@ -121,15 +114,8 @@ struct FloatArithmetic {
     const Floats d;
     Vector doubt = hn::Zero(d);
     for (std::int64_t r = 0; r < count; ++r) {
-      float* HWY_RESTRICT row = to + r * width;
-      with_element_type(rows.dtype, [&](auto* type) {
-        using T = std::remove_cvref_t<decltype(*type)>;
-        const T* from = rows.row_as<T>(first + r);
-        std::int64_t c = 0;
-        for (; c + kLanes <= dim; c += kLanes) hn::Store(load_floats(d, from + c), d, row + c);
-        for (; c < dim; ++c) row[c] = static_cast<float>(from[c]);
-      });
-      std::fill(row + dim, row + width, 0.0f);
+      float* const row = to + r * width;
+      copy_row(rows, first + r, dim, row, width);
       // x - x is 0 if x is finite, else NaN.
       for (std::int64_t c = 0; c < width; c += kLanes) {
         const Vector x = hn::Load(d, row + c);
@@ -138,6 +124,19 @@ struct FloatArithmetic {
     }
     std::fill(to + count * width, to + kept * width, 0.0f);
     return hn::AllTrue(d, hn::Eq(doubt, hn::Zero(d)));
+  }
+  /// Copies a row, padded with zeros from `dim` to `width`.
+  static HWY_INLINE void copy_row(const InputRows& rows, std::int64_t row, std::int64_t dim,
+                                  float* HWY_RESTRICT to, std::int64_t width) {
+    const Floats d;
+    with_element_type(rows.dtype, [&](auto* type) {
+      using T = std::remove_cvref_t<decltype(*type)>;
+      const T* from = rows.row_as<T>(row);
+      std::int64_t c = 0;
+      for (; c + kLanes <= dim; c += kLanes) hn::Store(load_floats(d, from + c), d, to + c);
+      for (; c < dim; ++c) to[c] = static_cast<float>(from[c]);
+    });
+    std::fill(to + dim, to + width, 0.0f);
   }
   /// Sets a packed row to zero.
   static void clear_row(float* rows, std::int64_t row, std::int64_t width) {

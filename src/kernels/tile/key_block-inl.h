@@ -30,6 +30,7 @@ class KeyBlock : public LaneContexts<ArithmeticOfTiles> {
   using Arithmetic = ArithmeticOfTiles;
   static constexpr bool kHasPipeline = false;
   static constexpr bool kMayRefuse = false;
+  static constexpr bool kMayWriteProduct = false;
   /// Returns the exponent that weights are relative to: weights are 2^(factor * score - reference).
   static double reference(float maximum, float factor) {
     return static_cast<double>(maximum) * static_cast<double>(factor);

@@ -5,6 +5,10 @@
 // one element at a time, as packed keys are, so scores have the same layout. Values have dimensions
 // along the lanes, and so have the contexts, which are written without a transpose. Rows that are
 // not float32, and values whose last vector is not full, are first copied to the scratch memory.
+//
+// NaN. Looking for non-finite values takes as long as half a row's product with them. The values
+// are multiplied as they are instead: 0 * NaN is NaN, so a non-finite value shows in the contexts.
+// If one of these is not finite, the item is computed again with the doubtful keys apart.
 
 #if defined(FOVEA_KERNELS_TILE_KEY_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_KEY_ROWS_INL_H_
@@ -72,29 +76,34 @@ HWY_INLINE void tile_of_rows(const float* a, std::int64_t stride, std::int64_t r
   }
 }
 
-/// Returns whether `count` rows of `dim` numbers, a multiple of kLanes, are all finite.
-inline bool rows_are_finite(const float* rows, std::int64_t stride, std::int64_t count,
-                            std::int64_t dim) {
-  constexpr int kTogether = 4;  // independent sums hide the latency of additions
-  const Floats d;
-  Vector doubt[kTogether];
+/// Multiplies the sums of tiles by a factor of their row and writes them. `to` need not be aligned.
+struct WriteScaled {
+  static constexpr bool kAdds = false;
+  float* to;
+  std::int64_t stride;
+  const float* factor;
+  Vector doubt;  // is not 0 after a product that is not finite
+
+  template <int kRows, int kVectors>
+  HWY_INLINE void take(const Vector (&sums)[kRows][kVectors], std::int64_t row, std::int64_t lane) {
+    const Floats d;
+    Vector doubts[kVectors];  // independent sums hide the latency of additions
 #pragma GCC unroll 4
-  for (Vector& one : doubt) one = hn::Zero(d);
-  for (std::int64_t r = 0; r < count; r += kTogether) {
-    const float* row[kTogether];  // repeats the last row if fewer are left
+    for (Vector& one : doubts) one = hn::Zero(d);
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+      const Vector f = hn::Set(d, factor[row + i]);
 #pragma GCC unroll 4
-    for (int i = 0; i < kTogether; ++i) row[i] = rows + std::min(r + i, count - 1) * stride;
-    for (std::int64_t c = 0; c < dim; c += kLanes) {
-#pragma GCC unroll 4
-      for (int i = 0; i < kTogether; ++i) {
-        const Vector x = hn::LoadU(d, row[i] + c);
-        doubt[i] = hn::Add(doubt[i], hn::Sub(x, x));  // x - x is 0 if x is finite, else NaN
+      for (int v = 0; v < kVectors; ++v) {
+        const Vector x = hn::Mul(f, sums[i][v]);
+        hn::StoreU(x, d, to + (row + i) * stride + lane + v * kLanes);
+        doubts[v] = hn::MulAdd(x, hn::Zero(d), doubts[v]);  // x * 0 is 0 if x is finite, else NaN
       }
     }
+#pragma GCC unroll 4
+    for (const Vector& one : doubts) doubt = hn::Add(doubt, one);
   }
-  const Vector all = hn::Add(hn::Add(doubt[0], doubt[1]), hn::Add(doubt[2], doubt[3]));
-  return hn::AllTrue(d, hn::Eq(all, hn::Zero(d)));
-}
+};
 
 class KeyRows {
  public:
@@ -105,7 +114,8 @@ class KeyRows {
         head_(head),
         scratch_(scratch),
         doubtful_(setup, head, scratch),
-        width_(whole_vectors(setup.value_dim)) {}
+        width_(whole_vectors(setup.value_dim)),
+        direct_(head.context.dtype == DType::kFloat32 && setup.value_dim == width_) {}
 
   static ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
     ForwardScratchSizes sizes = HWY_NAMESPACE::scratch_sizes<Arithmetic>(setup);
@@ -116,11 +126,17 @@ class KeyRows {
 
   static constexpr bool kHasPipeline = false;
   static constexpr bool kMayRefuse = false;
+  static constexpr bool kMayWriteProduct = true;
   /// Returns the exponent that weights are relative to: weights are 2^(factor * score - reference).
   static double reference(float maximum, float factor) {
     return static_cast<double>(maximum) * static_cast<double>(factor);
   }
   std::int64_t keys_together() const { return setup_.block_keys; }
+
+  /// Computes keys with non-finite values apart from the others.
+  void set_doubtful_apart() { doubtful_apart_ = true; }
+  /// Returns whether all contexts that have been written are finite.
+  bool contexts_are_finite() const { return contexts_are_finite_; }
 
   bool enter(std::int64_t block, std::int64_t count) {
     if (block == block_) return false;
@@ -148,26 +164,10 @@ class KeyRows {
   HWY_INLINE void add_values(const Panel& panel, const Segment& segment, const Fetch& fetch) {
     const std::int64_t lane = segment.first_vector * kLanes;
     const std::int64_t end = std::min(lane + segment.vectors * kLanes, panel.rows);
-    const std::int64_t keys_end = std::min(segment.first_key + segment.keys, count_);
     rescale(panel, lane, end);
-    for (std::int64_t key = segment.first_key; key < keys_end; key += kKeysTogether) {
-      const std::int64_t last = std::min(key + kKeysTogether, keys_end);
-      for (std::int64_t row = lane; row < end; row += kRowsTogether) {
-        const std::int64_t rows = std::min(kRowsTogether, end - row);
-        // Under a causal mask, the first rows do not see the last keys.
-        std::int64_t seen = last;
-        if (segment.masked && panel.exact) {
-          const std::int32_t* const ends = scratch_.key_end + row;
-          seen = std::min<std::int64_t>(seen, *std::max_element(ends, ends + rows));
-        }
-        if (seen <= key) continue;
-        fetch();
-        add_rows<Arithmetic, Layout<1, kPanelLanes>>(
-            (rows + kRowsMultiple - 1) / kRowsMultiple * kRowsMultiple, width_,
-            scratch_.weights + key * kPanelLanes + row, values_.row(key), values_.stride,
-            seen - key, panel.context + row * width_, width_);
-      }
-    }
+    const AddSums sums{panel.context, width_};
+    multiply_values(panel, lane, end, segment.first_key, segment.first_key + segment.keys, sums,
+                    fetch);
   }
   void add_doubtful(const Panel& panel, const Segment& segment) {
     doubtful_.add(segment, [&](std::int64_t key, std::int64_t lane, std::int64_t c, float value) {
@@ -175,37 +175,70 @@ class KeyRows {
     });
   }
 
-  void write_context(const Panel& panel) const {
-    const bool direct = head_.context.dtype == DType::kFloat32 && setup_.value_dim == width_;
+  void write_context(const Panel& panel) {
+    Vector doubt = hn::Zero(Floats());
     for (std::int64_t row = 0; row < panel.rows; ++row) {
       float* const context = panel.context + row * width_;
-      const std::int64_t query = panel.first_query + row;
-      scale_row(context, scratch_.factor[row],
-                direct ? head_.context.row_as<float>(query) : context);
-      if (direct) continue;
-      with_element_type(head_.context.dtype, [&](auto* type) {
-        using T = std::remove_cvref_t<decltype(*type)>;
-        write_numbers(context, setup_.value_dim, head_.context.row_as<T>(query));
-      });
+      float* const to = direct_ ? head_.context.row_as<float>(panel.first_query + row) : context;
+      scale_row(context, scratch_.factor[row], to, &doubt);
     }
+    if (!direct_) write_rows(panel);
+    note_doubt(doubt);
+  }
+
+  /// Returns whether write_product() is to compute the contexts: in the last block of a panel, if
+  /// it is the only one.
+  bool may_write_product(const Panel& panel) const {
+    return !panel.begun && count_ <= kKeysTogether;
+  }
+  /// Multiplies the weights of the panel's only block with the values, and writes the contexts
+  /// without an intermediate copy of the sums where possible.
+  template <class Fetch>
+  void write_product(const Panel& panel, std::int64_t segments, const Fetch& fetch) {
+    const bool direct = direct_ && panel.rows % kRowsMultiple == 0 && !doubtful_.any();
+    WriteScaled sums{panel.context, width_, scratch_.factor, hn::Zero(Floats())};
+    if (direct) {
+      sums.to = head_.context.row_as<float>(panel.first_query);
+      sums.stride = head_.context.stride;
+    }
+    std::int64_t next = 0;
+    for (std::int64_t v = 0; v < panel.vectors; v = next) {
+      const VectorRange& seen = panel.ranges[v];
+      const auto same = [&](const VectorRange& other) {
+        return other.begin == seen.begin && other.end == seen.end;
+      };
+      for (next = v + 1; next < panel.vectors && same(panel.ranges[next]);) ++next;
+      // Weights have been computed for whole tiles.
+      const std::int64_t begin = std::clamp<std::int64_t>(seen.begin - block_, 0, count_ - 1);
+      multiply_values(panel, v * kLanes, std::min(next * kLanes, panel.rows),
+                      begin / kTileRows * kTileRows, seen.end - block_, sums, fetch);
+    }
+    note_doubt(sums.doubt);
+    if (direct) return;
+    for (std::int64_t s = 0; s < segments; ++s) {
+      doubtful_.add(scratch_.segments[s],
+                    [&](std::int64_t key, std::int64_t lane, std::int64_t c, float value) {
+                      const float weight = Arithmetic::weight(scratch_.weights, key, lane);
+                      panel.context[lane * width_ + c] += scratch_.factor[lane] * weight * value;
+                    });
+    }
+    write_rows(panel);
   }
 
  private:
+  struct Rows {
+    const float* data = nullptr;
+    std::int64_t stride = 0;
+    const float* row(std::int64_t number) const { return data + number * stride; }
+  };
+
   void open(std::int64_t block, std::int64_t count) {
     block_ = block;
     count_ = count;
     doubtful_.open(block);
-    if (head_.key.dtype == DType::kFloat32) {
-      keys_ = {head_.key.row_as<float>(block), head_.key.stride};
-    } else {
-      keys_ = {scratch_.keys, whole_vectors(setup_.head_dim)};
-      Arithmetic::pack_rows(head_.key, block, count, count, setup_.head_dim, scratch_.keys,
-                            keys_.stride);
-    }
-    if (head_.value.dtype == DType::kFloat32 && setup_.value_dim == width_) {
-      values_ = {head_.value.row_as<float>(block), head_.value.stride};
-      if (rows_are_finite(values_.data, values_.stride, count, width_)) return;
-    }
+    keys_ = rows_of(head_.key, setup_.head_dim, setup_.head_dim, scratch_.keys);
+    values_ = rows_of(head_.value, setup_.value_dim, width_, scratch_.values);
+    if (!doubtful_apart_) return;
     values_ = {scratch_.values, width_};
     if (Arithmetic::pack_rows(head_.value, block, count, count, setup_.value_dim, scratch_.values,
                               width_)) {
@@ -215,16 +248,48 @@ class KeyRows {
                    [&](std::int64_t key) { Arithmetic::clear_row(scratch_.values, key, width_); });
   }
 
+  /// Returns the rows of the block as they are, if they are float32 and `least` numbers long, and a
+  /// copy in `to` otherwise, whose rows are padded with zeros.
+  Rows rows_of(const InputRows& rows, std::int64_t dim, std::int64_t least, float* to) const {
+    if (rows.dtype == DType::kFloat32 && dim == least) {
+      return {rows.row_as<float>(block_), rows.stride};
+    }
+    const std::int64_t width = whole_vectors(dim);
+    for (std::int64_t r = 0; r < count_; ++r) {
+      Arithmetic::copy_row(rows, block_ + r, dim, to + r * width, width);
+    }
+    return {to, width};
+  }
+
+  /// Gives `sums` the products of the weights of some rows and keys with the values.
+  template <class Sums, class Fetch>
+  HWY_INLINE void multiply_values(const Panel& panel, std::int64_t first_row, std::int64_t rows_end,
+                                  std::int64_t first_key, std::int64_t keys_end, Sums& sums,
+                                  const Fetch& fetch) {
+    keys_end = std::min(keys_end, count_);
+    std::int64_t key = first_key;
+    do {
+      const std::int64_t last = std::min(key + kKeysTogether, keys_end);
+      for (std::int64_t row = first_row; row < rows_end; row += kRowsTogether) {
+        const std::int64_t rows = std::min(kRowsTogether, rows_end - row);
+        // Under a causal mask, the first rows do not see the last keys.
+        const std::int64_t* const ends = panel.key_end + row;
+        const std::int64_t seen = std::min(last, *std::max_element(ends, ends + rows) - block_);
+        if (Sums::kAdds && seen <= key) continue;
+        fetch();
+        row_products<Arithmetic, Layout<1, kPanelLanes>>(
+            row, row + (rows + kRowsMultiple - 1) / kRowsMultiple * kRowsMultiple, width_,
+            scratch_.weights + key * kPanelLanes, values_.row(key), values_.stride,
+            std::max<std::int64_t>(seen - key, 0), sums);
+      }
+      key += kKeysTogether;
+    } while (key < keys_end);
+  }
+
   /// Rows of weights that are multiplied with values at a time: a multiple of the rows of a tile.
   static constexpr std::int64_t kRowsTogether = 12;
   /// Keys whose values fit in the L1 cache.
   static constexpr std::int64_t kKeysTogether = 96;
-
-  struct Rows {
-    const float* data = nullptr;
-    std::int64_t stride = 0;
-    const float* row(std::int64_t number) const { return data + number * stride; }
-  };
 
   /// Multiplies contexts by scratch.factor.
   void rescale(const Panel& panel, std::int64_t row, std::int64_t end) const {
@@ -234,12 +299,31 @@ class KeyRows {
     }
   }
 
-  HWY_INLINE void scale_row(const float* context, float factor, float* to) const {
+  /// Writes contexts that have been divided by their sums.
+  void write_rows(const Panel& panel) const {
+    with_element_type(head_.context.dtype, [&](auto* type) {
+      using T = std::remove_cvref_t<decltype(*type)>;
+      for (std::int64_t row = 0; row < panel.rows; ++row) {
+        write_numbers(panel.context + row * width_, setup_.value_dim,
+                      head_.context.row_as<T>(panel.first_query + row));
+      }
+    });
+  }
+
+  /// Adds to `doubt`, unless it is null, 0 for each product that is finite and NaN for the others.
+  HWY_INLINE void scale_row(const float* context, float factor, float* to,
+                            Vector* doubt = nullptr) const {
     const Floats d;
     const Vector f = hn::Set(d, factor);
     for (std::int64_t c = 0; c < width_; c += kLanes) {
-      hn::StoreU(hn::Mul(f, hn::Load(d, context + c)), d, to + c);
+      const Vector x = hn::Mul(f, hn::Load(d, context + c));
+      hn::StoreU(x, d, to + c);
+      if (doubt != nullptr) *doubt = hn::MulAdd(x, hn::Zero(d), *doubt);
     }
+  }
+  void note_doubt(Vector doubt) {
+    const Floats d;
+    contexts_are_finite_ = contexts_are_finite_ && hn::AllTrue(d, hn::Eq(doubt, hn::Zero(d)));
   }
 
   const ForwardSetup& setup_;
@@ -249,7 +333,10 @@ class KeyRows {
   Rows keys_, values_;
   std::int64_t block_ = -1;  // its first key
   std::int64_t count_ = 0;   // keys of the block
+  bool doubtful_apart_ = false;
+  bool contexts_are_finite_ = true;
   const std::int64_t width_;
+  const bool direct_;  // the contexts are written from the sums, without a conversion
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

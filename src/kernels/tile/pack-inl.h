@@ -31,6 +31,20 @@ struct Numbers {
   float one(std::int64_t column) const { return static_cast<float>(data[column]); }
 };
 
+/// The same, multiplied by a factor.
+template <class T>
+struct ScaledNumbers {
+  Numbers<T> numbers;
+  float factor;
+
+  ScaledNumbers from(std::int64_t element) const { return {numbers.from(element), factor}; }
+  template <class D>
+  HWY_INLINE hn::Vec<D> vector(D d, std::int64_t column) const {
+    return hn::Mul(hn::Set(d, factor), numbers.vector(d, column));
+  }
+  float one(std::int64_t column) const { return factor * numbers.one(column); }
+};
+
 #if HWY_TARGET != HWY_SCALAR
 /// Stores the 128-bit blocks of a vector at to, to + 4 * to_stride, to + 8 * to_stride, ...
 template <class D>

@@ -18,6 +18,7 @@
 #endif
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/simd/simd-inl.h"
 
@@ -45,12 +46,37 @@ constexpr int row_tile_rows(int vectors) {
   return rows > 12 ? 12 : rows;
 }
 
-/// Adds the product of A and B to one tile of C, kRows rows by kVectors vectors. Shapes:
-/// b [steps][b_stride], c [kRows][c_stride]. b need not be aligned.
-template <class Arithmetic, class A, int kRows, int kVectors>
+/// Adds the sums of tiles to C, which has rows of `stride` numbers and must be aligned.
+struct AddSums {
+  static constexpr bool kAdds = true;  // a product without steps has no effect
+  float* c;
+  std::int64_t stride;
+
+  /// Takes the sums of a tile whose first row is `row` and whose first lane is `lane`.
+  template <int kRows, int kVectors>
+  HWY_INLINE void take(const Vector (&sums)[kRows][kVectors], std::int64_t row,
+                       std::int64_t lane) const {
+    const Floats d;
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        float* HWY_RESTRICT to = c + (row + i) * stride + lane + v * kLanes;
+        hn::Store(hn::Add(hn::Load(d, to), sums[i][v]), d, to);
+      }
+    }
+  }
+};
+
+/// Computes the product of A and B for one tile of C, kRows rows by kVectors vectors that start at
+/// (row, lane), and gives it to `sink`, for example AddSums. `a` is the first row of A, and `b` has
+/// the shape [steps][b_stride] and need not be aligned.
+template <class Arithmetic, class A, int kRows, int kVectors, class Sink>
 HWY_INLINE void row_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
-                         std::int64_t b_stride, std::int64_t steps, float* HWY_RESTRICT c,
-                         std::int64_t c_stride) {
+                         std::int64_t b_stride, std::int64_t steps, Sink& sink, std::int64_t row,
+                         std::int64_t lane) {
+  a += row * A::kRowStride;
+  b += lane;
   const Floats d;
   Vector sum[kRows][kVectors];
 #pragma GCC unroll 12
@@ -59,87 +85,89 @@ HWY_INLINE void row_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT 
     for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::Zero(d);
   }
   for (std::int64_t step = 0; step < steps; ++step) {
-    Vector row[kVectors];
+    Vector lanes[kVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) row[v] = hn::LoadU(d, b + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) lanes[v] = hn::LoadU(d, b + v * kLanes);
 #pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
       const Vector x = hn::Set(d, a[i * A::kRowStride]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        sum[i][v] = Arithmetic::multiply_add(x, row[v], sum[i][v]);
+        sum[i][v] = Arithmetic::multiply_add(x, lanes[v], sum[i][v]);
       }
     }
     a += A::kStepStride;
     b += b_stride;
   }
-#pragma GCC unroll 12
-  for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      float* HWY_RESTRICT to = c + i * c_stride + v * kLanes;
-      hn::Store(hn::Add(hn::Load(d, to), sum[i][v]), d, to);
-    }
-  }
+  sink.take(sum, row, lane);
 }
 
 /// Calls row_tile() with a row count up to kRows that is only known at run time.
-template <class Arithmetic, class A, int kVectors, int kRows = row_tile_rows(kVectors)>
+template <class Arithmetic, class A, int kVectors, int kRows, class Sink>
 HWY_INLINE void row_tile_of(std::int64_t rows, const float* a, const float* b,
-                            std::int64_t b_stride, std::int64_t steps, float* c,
-                            std::int64_t c_stride) {
+                            std::int64_t b_stride, std::int64_t steps, Sink& sink, std::int64_t row,
+                            std::int64_t lane) {
   if (rows == kRows) {
-    row_tile<Arithmetic, A, kRows, kVectors>(a, b, b_stride, steps, c, c_stride);
+    row_tile<Arithmetic, A, kRows, kVectors>(a, b, b_stride, steps, sink, row, lane);
   } else if constexpr (kRows > kRowsMultiple) {
-    row_tile_of<Arithmetic, A, kVectors, kRows - kRowsMultiple>(rows, a, b, b_stride, steps, c,
-                                                                c_stride);
+    row_tile_of<Arithmetic, A, kVectors, kRows - kRowsMultiple>(rows, a, b, b_stride, steps, sink,
+                                                                row, lane);
   }
 }
 
-/// Computes all tiles of a column of C that is `rows` rows high and kVectors vectors wide.
-template <class Arithmetic, class A, int kVectors>
-HWY_NOINLINE void add_row_tiles(std::int64_t rows, const float* a, const float* b,
-                                std::int64_t b_stride, std::int64_t steps, float* c,
-                                std::int64_t c_stride) {
-  constexpr std::int64_t kRows = row_tile_rows(kVectors);
-  std::int64_t i = 0;
-  for (; i + kRows <= rows; i += kRows) {
-    row_tile<Arithmetic, A, kRows, kVectors>(a + i * A::kRowStride, b, b_stride, steps,
-                                             c + i * c_stride, c_stride);
+/// Computes the tiles of the rows [row, end) in a column of C that is kVectors vectors wide.
+template <class Arithmetic, class A, int kVectors, class Sink>
+HWY_NOINLINE void column_of_tiles(std::int64_t row, std::int64_t end, const float* a,
+                                  const float* b, std::int64_t b_stride, std::int64_t steps,
+                                  Sink& sink, std::int64_t lane) {
+  constexpr int kRows = row_tile_rows(kVectors);
+  for (; row + kRows <= end; row += kRows) {
+    row_tile<Arithmetic, A, kRows, kVectors>(a, b, b_stride, steps, sink, row, lane);
   }
-  row_tile_of<Arithmetic, A, kVectors>(rows - i, a + i * A::kRowStride, b, b_stride, steps,
-                                       c + i * c_stride, c_stride);
+  row_tile_of<Arithmetic, A, kVectors, kRows>(end - row, a, b, b_stride, steps, sink, row, lane);
 }
 
-/// Computes C += A B for `rows` rows and `width` lanes, a multiple of kLanes. The vectors are
-/// divided evenly into the smallest number of groups of at most kMaxRowVectors.
+/// Computes the rows [row, end) of C = A B, `width` lanes wide, a multiple of kLanes, and gives the
+/// tiles to `sink`. The vectors are divided evenly into the smallest number of groups of at most
+/// kMaxRowVectors.
+template <class Arithmetic, class A, class Sink>
+HWY_INLINE void row_products(std::int64_t row, std::int64_t end, std::int64_t width, const float* a,
+                             const float* b, std::int64_t b_stride, std::int64_t steps,
+                             Sink& sink) {
+  constexpr int kThree = kMaxRowVectors >= 3 ? 3 : 1;
+  std::int64_t lane = 0;
+  for (std::int64_t groups = (width / kLanes + kMaxRowVectors - 1) / kMaxRowVectors; groups > 0;
+       --groups) {
+    const std::int64_t here = ((width - lane) / kLanes + groups - 1) / groups;
+    const auto column = [&](auto vectors) {
+      column_of_tiles<Arithmetic, A, decltype(vectors)::value>(row, end, a, b, b_stride, steps,
+                                                               sink, lane);
+    };
+    switch (here) {
+      case 1:
+        column(std::integral_constant<int, 1>());
+        break;
+      case 2:
+        column(std::integral_constant<int, 2>());
+        break;
+      case 3:
+        column(std::integral_constant<int, kThree>());
+        break;
+      default:
+        column(std::integral_constant<int, kMaxRowVectors>());
+        break;
+    }
+    lane += here * kLanes;
+  }
+}
+
+/// Computes C += A B, where C has rows of `c_stride` numbers and must be aligned.
 template <class Arithmetic, class A>
 HWY_INLINE void add_rows(std::int64_t rows, std::int64_t width, const float* a, const float* b,
                          std::int64_t b_stride, std::int64_t steps, float* c,
                          std::int64_t c_stride) {
-  constexpr int kThree = kMaxRowVectors >= 3 ? 3 : 1;
-  std::int64_t vectors = width / kLanes;
-  for (std::int64_t groups = (vectors + kMaxRowVectors - 1) / kMaxRowVectors; groups > 0;
-       --groups) {
-    const std::int64_t here = (vectors + groups - 1) / groups;
-    switch (here) {
-      case 1:
-        add_row_tiles<Arithmetic, A, 1>(rows, a, b, b_stride, steps, c, c_stride);
-        break;
-      case 2:
-        add_row_tiles<Arithmetic, A, 2>(rows, a, b, b_stride, steps, c, c_stride);
-        break;
-      case 3:
-        add_row_tiles<Arithmetic, A, kThree>(rows, a, b, b_stride, steps, c, c_stride);
-        break;
-      default:
-        add_row_tiles<Arithmetic, A, kMaxRowVectors>(rows, a, b, b_stride, steps, c, c_stride);
-        break;
-    }
-    vectors -= here;
-    b += here * kLanes;
-    c += here * kLanes;
-  }
+  const AddSums sums{c, c_stride};
+  row_products<Arithmetic, A>(0, rows, width, a, b, b_stride, steps, sums);
 }
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

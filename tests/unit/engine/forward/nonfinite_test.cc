@@ -72,7 +72,7 @@ class AttentionNonfinite : public testing::Test {
     }
     const Forward found = forward(poisoned.inputs(), options);
     RowList see, see_not;
-    for (const reference::Row& row : all_rows(kNonfiniteShape)) {
+    for (const reference::Row& row : all_rows(shape_)) {
       bool sees = false;
       for (const std::int64_t key : keys) {
         sees = sees || steps.visible.at<bool>({0, row.head, row.query, key});
@@ -94,6 +94,7 @@ class AttentionNonfinite : public testing::Test {
     rows_spread_ += see.size();
   }
 
+  ProblemShape shape_ = kNonfiniteShape;
   RandomProblem problem_ = stored_problem(kNonfiniteShape, kHeadDim, kValueDim);
   std::size_t rows_kept_ = 0, rows_spread_ = 0;
 };
@@ -180,6 +181,34 @@ TEST_F(AttentionNonfinite, AllMaskedKeysAtOnce) {
       check(options, hidden, poison);
     }
   }
+}
+
+TEST_F(AttentionNonfinite, FewQueriesAndKeys) {
+  // Contexts that a kernel may write straight from its sums, and contexts that it may not: rows in
+  // odd numbers, dimensions that do not fill a vector.
+  for (const auto& [q_len, value_dim] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{16, 16}, {52, 32}, {53, 16}, {52, 11}}) {
+    shape_ = {1, 2, 1, q_len, 70};
+    problem_ = stored_problem(shape_, kHeadDim, value_dim);
+    Tensor open = convert(RandomState(8).randint(0, 2, {q_len, shape_.kv_len}), DType::kBool);
+    for (const AttentionOptions& options :
+         std::vector<AttentionOptions>{{},
+                                       {.mask = causal()},
+                                       {.mask = causal(), .alignment = Alignment::top_left()},
+                                       {.mask = window(5, 2)},
+                                       {.mask = window(7, 7) | prefix(3)},
+                                       {.mask = dense(std::move(open))},
+                                       {.mask = causal(), .score = {.sinks = {0, 1}}}}) {
+      for (const Poison& poison : poisons()) {
+        SCOPED_TRACE(testing::Message()
+                     << q_len << " queries, value_dim " << value_dim << ", " << poison.name);
+        for (const std::int64_t key : {0, 17, 40, 69}) check(options, {key}, poison);
+        check(options, {18, 30, 68}, poison);
+      }
+    }
+  }
+  EXPECT_GT(rows_kept_, 1000U);
+  EXPECT_GT(rows_spread_, 1000U);
 }
 
 TEST_F(AttentionNonfinite, RelativeTableOfMinusInfinityMasksNan) {
