@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "engine/call/heads_together.h"
 #include "engine/call/parallel.h"
 #include "engine/call/rows.h"
 #include "engine/call/workspace.h"
@@ -66,7 +67,7 @@ bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
                            : problem.head_dim() < kLongDim ? kFewQueriesBesideTiles
                                                            : kFewLongQueriesBesideTiles;
   return span.kv_len >= kMinDecodedKeys && span.q_len > 0 && span.q_len <= few &&
-         problem.shape.kv_heads > 0;
+         problem.shape.kv_heads > 0 && !heads_fill_vectors(problem, span);
 }
 
 SequenceSpan decoded_span(const Problem& problem, std::int64_t sequence, Decoded which) {

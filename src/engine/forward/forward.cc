@@ -15,6 +15,7 @@
 #include "fovea/reference.h"
 
 #include "engine/call/contiguous.h"
+#include "engine/call/heads_together.h"
 #include "engine/call/outputs.h"
 #include "engine/call/parallel.h"
 #include "engine/call/problem.h"
@@ -29,6 +30,12 @@
 namespace fovea {
 namespace engine {
 namespace {
+
+/// Returns the distance between the heads of a tensor in elements.
+template <class View>
+std::int64_t head_stride(const View& tensor) {
+  return tensor.defined() ? tensor.strides()[1] : 0;
+}
 
 kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs& outputs,
                                  const WorkItem& item) {
@@ -50,6 +57,13 @@ kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs&
   head.context = rows_of(outputs.context, span.batch, item.head, span.query_start);
   head.lse = rows_of(outputs.lse, span.batch, item.head, span.query_start);
   head.bias = bias_rows(options.score.bias, span, item.head);
+  if (item.heads > 1) {
+    head.heads = item.heads;
+    head.q_len = span.q_len;
+    head.query_head_stride = head_stride(problem.query);
+    head.context_head_stride = head_stride(outputs.context);
+    head.lse_head_stride = head_stride(outputs.lse);
+  }
   return {head, item.q_begin, item.q_end, item.in_place};
 }
 
@@ -91,24 +105,24 @@ void forward_fused(const Problem& problem, bool decoded, const AttentionOutputs&
 
 /// Computes the sequences that are not decoded.
 void forward_in_tiles(const Problem& problem, const AttentionOutputs& outputs) {
-  kernels::choose_target();
-  kernels::ForwardSetup setup{
-      .options = &problem.options,
-      .types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()},
-      .head_dim = problem.head_dim()};
-  const std::int64_t block_keys = kernels::forward_sizes(setup).block_keys;
-  setup.lenses = lens_setup(problem, lenses_of(outputs));
+  const kernels::ForwardSizes sizes = forward_sizes(problem);
+  const kernels::LensSetup lenses = lens_setup(problem, lenses_of(outputs));
+  if (!lenses.any()) return forward_fused(problem, false, outputs);
   // Where the pass with lenses is another one, lenses have a pass of their own, so that they do not
   // change the context.
-  const bool apart = kernels::forward_sizes(setup).block_keys != block_keys &&
-                     (outputs.context.defined() || outputs.lse.defined());
+  bool apart = forward_sizes(problem, lenses).block_keys != sizes.block_keys;
+  for (std::int64_t s = 0; s < problem.shape.items(); ++s) {
+    const SequenceSpan span = sequence_span(problem.options, problem.shape, s);
+    apart = apart || heads_together(problem, span.q_len, sizes.in_place_vector) > 1;
+  }
+  apart = apart && (outputs.context.defined() || outputs.lse.defined());
   if (!apart) return forward_fused(problem, false, outputs);
 
   // Report the progress of both passes as one.
   AttentionOptions options = problem.options;
   const Problem part{problem.query, problem.key, problem.value, options, problem.shape};
   const auto& progress = problem.options.execution.progress;
-  const std::int64_t more = ForwardPlan(problem, false, false, setup.lenses).items();
+  const std::int64_t more = ForwardPlan(problem, false, false, lenses).items();
   std::int64_t before = 0;
   if (progress) {
     options.execution.progress = [&](std::int64_t done, std::int64_t total) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "engine/call/heads_together.h"
 #include "engine/call/parallel.h"
 #include "engine/call/workspace.h"
 #include "engine/decode/decode_plan.h"
@@ -34,9 +35,6 @@ constexpr std::int64_t kItemsPerThread = 4;
 // The number for the tile unit. Its products are fast, so packing takes a larger part of the time.
 constexpr std::int64_t kLargeItemsPerThread = 2;
 constexpr std::int64_t kMinPanels = 2;
-// With few queries, packing keys and values takes longer than the faster products save
-// (docs/benchmarks.md has the crossovers).
-constexpr std::int64_t kMaxQueriesInPlace = 96;
 // Below this many multiply-adds, starting threads costs more than it saves.
 constexpr std::int64_t kWorthAThread = 1 << 20;
 
@@ -78,16 +76,15 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   setup_.scale = problem.scale();
   setup_.lenses = lenses;
   const kernels::ForwardSizes sizes = kernels::forward_sizes(setup_);
-  chunk_queries_ = sizes.panel_lanes * lenses.chunk_panels;
-  in_place_queries_ = sizes.in_place_lanes * lenses.chunk_panels;
+  chunk_rows_ = sizes.panel_lanes * lenses.chunk_panels;
+  in_place_rows_ = sizes.in_place_lanes * lenses.chunk_panels;
+  in_place_vector_ = lenses.any() ? 0 : sizes.in_place_vector;
 
   std::int64_t all_chunks = 0;
-  std::int64_t most_queries = 0;
   for (std::int64_t s = 0; s < shape.items(); ++s) {
     const SequenceSpan span = this->span(s);
     setup_.most_keys = std::max(setup_.most_keys, span.kv_len);
-    most_queries = std::max(most_queries, span.q_len);
-    all_chunks += chunks(span.q_len) * shape.q_heads;
+    all_chunks += chunks(rows(span.q_len)) * groups(span.q_len);
   }
   const std::int64_t row_numbers = std::max<std::int64_t>(1, setup_.head_dim + problem.value_dim());
   const auto block_keys = [&](std::int64_t number_bytes) {
@@ -100,19 +97,18 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   setup_.usual_block_keys = block_keys(sizeof(float));
   const std::int64_t row_bytes = row_numbers * sizes.number_bytes;
 
-  const double products = static_cast<double>(all_chunks * chunk_queries_) *
+  const double products = static_cast<double>(all_chunks * chunk_rows_) *
                           static_cast<double>(setup_.most_keys) *
                           static_cast<double>(problem.head_dim() + problem.value_dim());
   cut_for_ = products < kWorthAThread ? 1 : thread_count(problem.options.execution, all_chunks);
   // Where many blocks are packed together, panels are not read again for each block.
   const std::int64_t item_bytes = sizes.block_keys > 0 ? kLargeItemBytes : kItemBytes;
-  std::int64_t most_chunks = std::max<std::int64_t>(1, item_bytes / (row_bytes * chunk_queries_));
+  std::int64_t most_chunks = std::max<std::int64_t>(1, item_bytes / (row_bytes * chunk_rows_));
   if (lenses.map) {
     const std::int64_t blocks = setup_.most_keys / setup_.block_keys + 1;
     const std::int64_t query_bytes =
         (lenses.map_columns.cells() + blocks) * static_cast<std::int64_t>(sizeof(float));
-    most_chunks =
-        std::clamp<std::int64_t>(kMapBytes / (query_bytes * chunk_queries_), 1, most_chunks);
+    most_chunks = std::clamp<std::int64_t>(kMapBytes / (query_bytes * chunk_rows_), 1, most_chunks);
   }
   chunks_per_item_ =
       cut_for_ == 1
@@ -123,12 +119,14 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
                 std::min(lenses.chunk_panels > 1 ? 1 : kMinPanels, most_chunks), most_chunks);
   for (std::int64_t s = 0; s < shape.items(); ++s) {
     const SequenceSpan span = this->span(s);
-    const std::int64_t per_head = items_per_head(span.q_len);
-    usual_items_per_head_ = per_head;
-    items_ += per_head * shape.q_heads;
-    if (per_head > 0) {
-      setup_.most_panels = std::max(
-          setup_.most_panels, (chunks(span.q_len) + per_head - 1) / per_head * lenses.chunk_panels);
+    const std::int64_t chunks = this->chunks(rows(span.q_len));
+    const std::int64_t count = items_per_group(span.q_len);
+    usual_heads_ = heads_together(span.q_len);
+    usual_items_per_group_ = count;
+    items_ += count * groups(span.q_len);
+    if (count > 0) {
+      setup_.most_panels =
+          std::max(setup_.most_panels, (chunks + count - 1) / count * lenses.chunk_panels);
     }
   }
   scratch_bytes_ = kernels::forward_scratch_bytes(setup_);
@@ -141,17 +139,21 @@ SequenceSpan ForwardPlan::span(std::int64_t sequence) const {
   return span;
 }
 
-std::int64_t ForwardPlan::chunk_queries(std::int64_t q_len) const {
-  return q_len <= kMaxQueriesInPlace ? in_place_queries_ : chunk_queries_;
+std::int64_t ForwardPlan::heads_together(std::int64_t q_len) const {
+  return in_place_vector_ == 0 ? 1 : engine::heads_together(problem_, q_len, in_place_vector_);
 }
 
-std::int64_t ForwardPlan::items_per_head(std::int64_t q_len) const {
-  const std::int64_t count = chunks(q_len);
+std::int64_t ForwardPlan::chunk_rows(std::int64_t rows) const {
+  return rows <= kMaxRowsInPlace ? in_place_rows_ : chunk_rows_;
+}
+
+std::int64_t ForwardPlan::items_per_group(std::int64_t q_len) const {
+  const std::int64_t count = chunks(rows(q_len));
   std::int64_t items = (count + chunks_per_item_ - 1) / chunks_per_item_;
   // Look for an item count that gives every thread the same number of items.
-  const std::int64_t heads = problem_.shape.q_heads * problem_.shape.items();
+  const std::int64_t all = groups(q_len) * problem_.shape.items();
   const std::int64_t before = items;
-  while (items > 1 && items < count && items < 2 * before && items * heads % cut_for_ != 0) ++items;
+  while (items > 1 && items < count && items < 2 * before && items * all % cut_for_ != 0) ++items;
   return items;
 }
 
@@ -174,7 +176,8 @@ void ForwardPlan::prepare(std::byte* workspace) const {
   auto* const first_item = reinterpret_cast<std::int64_t*>(workspace);
   first_item[0] = 0;
   for (std::int64_t s = 0; s < problem_.shape.sequences; ++s) {
-    first_item[s + 1] = first_item[s] + items_per_head(span(s).q_len) * problem_.shape.q_heads;
+    const std::int64_t q_len = span(s).q_len;
+    first_item[s + 1] = first_item[s] + items_per_group(q_len) * groups(q_len);
   }
   assert(first_item[problem_.shape.sequences] == items_);
 }
@@ -183,7 +186,8 @@ WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) cons
   const ProblemShape& shape = problem_.shape;
   WorkItem item;
   std::int64_t q_len = shape.q_len;
-  std::int64_t per_head = usual_items_per_head_;
+  std::int64_t per_group = usual_items_per_group_;
+  item.heads = usual_heads_;
   if (shape.sequences > 0) {
     const auto* const first_item = reinterpret_cast<const std::int64_t*>(workspace);
     const auto* const after =
@@ -191,17 +195,20 @@ WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) cons
     item.sequence = after - first_item - 1;
     number -= first_item[item.sequence];
     q_len = span(item.sequence).q_len;
-    per_head = items_per_head(q_len);
+    item.heads = heads_together(q_len);
+    per_group = items_per_group(q_len);
   } else {
-    item.sequence = number / (per_head * shape.q_heads);
-    number %= per_head * shape.q_heads;
+    const std::int64_t per_sequence = per_group * (shape.q_heads / item.heads);
+    item.sequence = number / per_sequence;
+    number %= per_sequence;
   }
-  item.head = number / per_head;
-  item.in_place = q_len <= kMaxQueriesInPlace;
-  const std::int64_t part = per_head - 1 - number % per_head;
-  const std::int64_t count = chunks(q_len);
-  item.q_begin = part * count / per_head * chunk_queries(q_len);
-  item.q_end = std::min((part + 1) * count / per_head * chunk_queries(q_len), q_len);
+  item.head = number / per_group * item.heads;
+  const std::int64_t rows = q_len * item.heads;
+  item.in_place = rows <= kMaxRowsInPlace;
+  const std::int64_t part = per_group - 1 - number % per_group;
+  const std::int64_t count = chunks(rows);
+  item.q_begin = part * count / per_group * chunk_rows(rows);
+  item.q_end = std::min((part + 1) * count / per_group * chunk_rows(rows), rows);
   return item;
 }
 

@@ -14,11 +14,12 @@
 
 namespace fovea::engine {
 
-/// One work item: some queries of one head of one sequence.
+/// One work item: some rows of one or several heads of one sequence, each a query of a head.
 struct WorkItem {
   std::int64_t sequence = 0;
-  std::int64_t head = 0;
-  std::int64_t q_begin = 0;
+  std::int64_t head = 0;  // the first
+  std::int64_t heads = 1;
+  std::int64_t q_begin = 0;  // rows
   std::int64_t q_end = 0;
   bool in_place = false;  // ForwardItem::in_place
 };
@@ -56,21 +57,30 @@ class ForwardPlan {
  private:
   /// Returns the span of a sequence, without queries if it is not planned.
   SequenceSpan span(std::int64_t sequence) const;
-  std::int64_t items_per_head(std::int64_t q_len) const;
-  /// Returns the queries of a panel or map chunk, which is never split.
-  std::int64_t chunk_queries(std::int64_t q_len) const;
-  std::int64_t chunks(std::int64_t q_len) const {
-    return (q_len + chunk_queries(q_len) - 1) / chunk_queries(q_len);
+  /// Returns the heads of an item.
+  std::int64_t heads_together(std::int64_t q_len) const;
+  /// Returns the rows of these heads, and into how many groups all heads are divided.
+  std::int64_t rows(std::int64_t q_len) const { return q_len * heads_together(q_len); }
+  std::int64_t groups(std::int64_t q_len) const {
+    return problem_.shape.q_heads / heads_together(q_len);
+  }
+  std::int64_t items_per_group(std::int64_t q_len) const;
+  /// Returns the rows of a panel or map chunk, which is never split.
+  std::int64_t chunk_rows(std::int64_t rows) const;
+  std::int64_t chunks(std::int64_t rows) const {
+    return (rows + chunk_rows(rows) - 1) / chunk_rows(rows);
   }
   std::size_t list_bytes() const;
 
   const Problem& problem_;
   const bool decoded_;
   kernels::ForwardSetup setup_;
-  std::int64_t chunk_queries_ = 0;
-  std::int64_t in_place_queries_ = 0;      // chunk_queries_ if keys and values are read in place
-  std::int64_t chunks_per_item_ = 0;       // approximate
-  std::int64_t usual_items_per_head_ = 0;  // without packed sequences, of every head
+  std::int64_t in_place_vector_ = 0;  // ForwardSizes::in_place_vector; 0: one head per item
+  std::int64_t chunk_rows_ = 0;
+  std::int64_t in_place_rows_ = 0;    // chunk_rows_ if keys and values are read in place
+  std::int64_t chunks_per_item_ = 0;  // approximate
+  // Without packed sequences, of every item and of every group of heads:
+  std::int64_t usual_heads_ = 1, usual_items_per_group_ = 0;
   std::int64_t items_ = 0;
   std::size_t scratch_bytes_ = 0;
   int cut_for_ = 1;  // the thread count that determines the item size

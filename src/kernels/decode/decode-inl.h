@@ -276,9 +276,45 @@ class DecodePass {
     if (!any_hidden) {
       return add_values(rows, 0, item_.heads, scratch_.scores, first, first + count);
     }
+    // Keys that all rows see are multiplied for all rows together. The keys of each row stay in
+    // order.
+    const auto [begin, end] = seen_by_all(rows, first, count);
     for_each_row(rows, [&](std::int64_t row, const float* weights) {
-      add_visible(weights, row, first, count);
+      add_visible(weights, row, first, first + begin);
     });
+    if (begin < end) {
+      add_values(rows, 0, item_.heads, scratch_.scores + begin, first + begin, first + end);
+    }
+    for_each_row(rows, [&](std::int64_t row, const float* weights) {
+      add_visible(weights + end, row, first + end, first + count);
+    });
+  }
+
+  struct KeysOfChunk {
+    std::int64_t begin, end;
+  };
+  /// Returns a range of keys, relative to `first`, that no weight of `rows` hides.
+  KeysOfChunk seen_by_all(const RowsOfHeads& rows, std::int64_t first, std::int64_t count) {
+    KeysOfChunk all{0, count};
+    for_each_row(rows, [&](std::int64_t row, const float*) {
+      all.begin = std::max(all.begin, scratch_.ranges[row].begin - first);
+      all.end = std::min(all.end, scratch_.ranges[row].end - first);
+    });
+    for_each_row(rows, [&](std::int64_t, const float* weights) {
+      if (all.begin < all.end && is_any_hidden(weights + all.begin, all.end - all.begin)) {
+        all.end = all.begin;
+      }
+    });
+    return all.begin < all.end ? all : KeysOfChunk{0, 0};
+  }
+  static bool is_any_hidden(const float* weights, std::int64_t count) {
+    const Floats d;
+    const Vector hidden = hn::Set(d, kHidden);
+    std::int64_t k = 0;
+    for (; k + kLanes <= count; k += kLanes) {
+      if (!hn::AllFalse(d, hn::Eq(hn::LoadU(d, weights + k), hidden))) return true;
+    }
+    return k < count && std::find(weights + k, weights + count, kHidden) != weights + count;
   }
 
   // ---- scores -----------------------------------------------------------------------------------
@@ -483,9 +519,10 @@ class DecodePass {
   }
 
   /// Same for one row, but only for the row's runs of visible keys.
-  void add_visible(const float* weights, std::int64_t row, std::int64_t first, std::int64_t count) {
+  void add_visible(const float* weights, std::int64_t row, std::int64_t first, std::int64_t last) {
     const std::int64_t head = row / rows_of_head_;
     const RowsOfHeads one{rows_of_head_, row % rows_of_head_, 1};
+    const std::int64_t count = last - first;
     for (std::int64_t k = 0; k < count;) {
       if (weights[k] == kHidden) {
         ++k;

@@ -26,7 +26,8 @@
 // visible to all rows have no mask overhead.
 //
 // Few queries. With a panel or two of queries, packing takes longer than it saves, and keys and
-// values are read in place: the template parameter Keys (key_block-inl.h, key_rows-inl.h).
+// values are read in place: the template parameter Keys (key_block-inl.h, key_rows-inl.h). A panel
+// may then have rows of several heads (ForwardHead::heads).
 //
 // Alternatives tried. Keys along the lanes (6 x 64 tiles, the layout of most kernels): slower by 2
 // to 3 percentage points of the ceiling, and it needs a padded head dimension and horizontal
@@ -224,8 +225,7 @@ class ItemPass {
     }
     panel.loaded = true;
     if constexpr (kOwnSoftmax) lenses_.open(p, panel);
-    load_panel<Arithmetic>(head_.query, panel, setup_.head_dim, stages_.query_factor(),
-                           panel.queries);
+    load_queries<Arithmetic>(head_, panel, setup_.head_dim, stages_.query_factor(), panel.queries);
     if constexpr (Keys::kMayRefuse) keys_.clear_queries(panel, panel.refused);
     return true;
   }
@@ -283,7 +283,7 @@ class ItemPass {
         lens_factor()[lane] = sum == 0.0 ? 0.0f : static_cast<float>(shrink / lse_sum);
       }
       if (head_.lse.data != nullptr) {
-        *head_.lse.row_as<float>(panel.first_query + lane) =
+        head_.lse_of(panel.first_query + lane) =
             sum == 0.0 ? kMinusInfinity : static_cast<float>(maximum * kLn2 + std::log(lse_sum));
       }
     }
@@ -383,16 +383,21 @@ class ItemPass {
     const Panel& panel = scratch_.panels[p];
     if (p + 1 < panels_) {
       const Panel& next = scratch_.panels[p + 1];
-      next_queries_.start(head_.query, next.first_query, next.loaded ? 0 : next.rows,
-                          setup_.head_dim, tiles);
+      if (!next.loaded) prefetch_queries(head_, next.first_query, next.rows, tiles);
     } else if (last && next_ != nullptr) {
-      next_queries_.start(next_->head.query, next_->q_begin,
-                          std::min(kPanelLanes, next_->q_end - next_->q_begin), setup_.head_dim,
-                          tiles);
+      prefetch_queries(next_->head, next_->q_begin,
+                       std::min(kPanelLanes, next_->q_end - next_->q_begin), tiles);
     }
-    context_rows_.start(head_.context, panel.first_query,
-                        last && head_.context.data != nullptr ? panel.rows : 0, setup_.value_dim,
+    // Rows of several heads are usually too few to matter, unless they follow each other.
+    const bool whole = last && head_.context.data != nullptr && head_.context_is_even();
+    context_rows_.start(head_.context, panel.first_query, whole ? panel.rows : 0, setup_.value_dim,
                         value_tiles());
+  }
+  void prefetch_queries(const ForwardHead& head, std::int64_t row, std::int64_t count,
+                        std::int64_t tiles) {
+    const std::int64_t query = head.query_of(row);
+    if (head.heads > 1) count = std::min(count, head.q_len - query);
+    next_queries_.start(head.query_rows(row), query, count, setup_.head_dim, tiles);
   }
   std::int64_t value_tiles() const {
     return std::max<std::int64_t>(1, (setup_.value_dim + kTileRows - 1) / kTileRows);

@@ -20,6 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 std::int64_t PanelLanes() { return kPanelLanes; }
+std::int64_t VectorLanes() { return kLanes; }
 
 template <class Lenses>
 void run_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
@@ -58,6 +59,7 @@ HWY_AFTER_NAMESPACE();
 namespace fovea::kernels {
 
 HWY_EXPORT(PanelLanes);
+HWY_EXPORT(VectorLanes);
 HWY_EXPORT(ScratchBytes);
 HWY_EXPORT(RunItem);
 
@@ -91,8 +93,9 @@ const ForwardFunctions& functions_for(const ForwardSetup& setup) {
 
 ForwardSizes forward_sizes(const ForwardSetup& setup) {
   const ForwardFunctions& functions = functions_for(setup);
+  static const std::int64_t vector = HWY_DYNAMIC_DISPATCH(VectorLanes)();
   return {functions.panel_lanes, functions.in_place ? panel_lanes() : functions.panel_lanes,
-          functions.number_bytes, functions.block_keys};
+          functions.in_place ? vector : 0, functions.number_bytes, functions.block_keys};
 }
 
 std::size_t forward_scratch_bytes(const ForwardSetup& setup) {

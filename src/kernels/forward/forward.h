@@ -17,7 +17,9 @@ namespace fovea::kernels {
 struct ForwardSizes {
   std::int64_t panel_lanes = 0;     // queries of a panel
   std::int64_t in_place_lanes = 0;  // the same for items in place
-  std::int64_t number_bytes = 0;    // of a tensor element once it is packed for the products
+  /// Lanes of a vector of queries, if keys and values may be read in place, otherwise 0.
+  std::int64_t in_place_vector = 0;
+  std::int64_t number_bytes = 0;  // of a tensor element once it is packed for the products
   /// Unless 0, the keys of a block. Then many blocks are packed together, and items may be large.
   std::int64_t block_keys = 0;
 };
@@ -27,10 +29,10 @@ ForwardSizes forward_sizes(const ForwardSetup& setup);
 /// Returns the bytes of scratch memory that one thread needs, a multiple of 64.
 std::size_t forward_scratch_bytes(const ForwardSetup& setup);
 
-/// A work item: at most most_panels panels of queries of one head.
+/// A work item: at most most_panels panels of rows of one head, or in place of several heads.
 struct ForwardItem {
   ForwardHead head;
-  std::int64_t q_begin = 0;
+  std::int64_t q_begin = 0;  // the first row
   std::int64_t q_end = 0;
   /// Whether keys and values are read in place (key_rows-inl.h) instead of packed; ignored by the
   /// bfloat16 pass.

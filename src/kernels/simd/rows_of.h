@@ -24,8 +24,10 @@ struct RowsOf {
   DType dtype = DType::kFloat32;
 
   /// Returns the address of row `row`.
-  Byte* row(std::int64_t row) const {
-    return static_cast<Byte*>(data) + row * stride * static_cast<std::int64_t>(dtype_size(dtype));
+  Byte* row(std::int64_t row) const { return at(row * stride); }
+  /// Returns the address `elements` elements after the first row.
+  Byte* at(std::int64_t elements) const {
+    return static_cast<Byte*>(data) + elements * static_cast<std::int64_t>(dtype_size(dtype));
   }
   /// Returns a typed pointer to row `number`. T must be the tensor's type.
   template <class T>

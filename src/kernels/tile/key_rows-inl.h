@@ -115,7 +115,8 @@ class KeyRows {
         scratch_(scratch),
         doubtful_(setup, head, scratch),
         width_(whole_vectors(setup.value_dim)),
-        direct_(head.context.dtype == DType::kFloat32 && setup.value_dim == width_) {}
+        direct_(head.context.dtype == DType::kFloat32 && setup.value_dim == width_ &&
+                head.context_is_even()) {}
 
   static ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
     ForwardScratchSizes sizes = HWY_NAMESPACE::scratch_sizes<Arithmetic>(setup);
@@ -305,7 +306,7 @@ class KeyRows {
       using T = std::remove_cvref_t<decltype(*type)>;
       for (std::int64_t row = 0; row < panel.rows; ++row) {
         write_numbers(panel.context + row * width_, setup_.value_dim,
-                      head_.context.row_as<T>(panel.first_query + row));
+                      head_.context_row<T>(panel.first_query + row));
       }
     });
   }

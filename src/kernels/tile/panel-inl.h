@@ -27,19 +27,36 @@ constexpr std::int64_t steps(std::int64_t count) {
   return (count + Arithmetic::kPerStep - 1) / Arithmetic::kPerStep;
 }
 
+/// Sets the lanes of a [steps][kPanelLanes] buffer that have no row to zero; their results are not
+/// used.
+template <class Arithmetic>
+void clear_lanes_without_row(const Panel& panel, std::int64_t dim, float* to) {
+  if (panel.rows == panel.vectors * kLanes) return;
+  for (std::int64_t c = 0; c < steps<Arithmetic>(dim); ++c) {
+    std::fill(to + c * kPanelLanes + panel.rows, to + c * kPanelLanes + panel.vectors * kLanes,
+              0.0f);
+  }
+}
+
 /// Loads the panel's rows of a tensor that has one row per query into a [steps][kPanelLanes]
 /// buffer. Multiplies the rows by `factor` (Bf16Arithmetic applies only its sign).
 template <class Arithmetic>
 void load_panel(const InputRows& rows, const Panel& panel, std::int64_t dim, float factor,
                 float* to) {
-  // Lanes without a row are set to zero; their results are not used.
-  if (panel.rows < panel.vectors * kLanes) {
-    for (std::int64_t c = 0; c < steps<Arithmetic>(dim); ++c) {
-      std::fill(to + c * kPanelLanes + panel.rows, to + c * kPanelLanes + panel.vectors * kLanes,
-                0.0f);
-    }
-  }
+  clear_lanes_without_row<Arithmetic>(panel, dim, to);
   Arithmetic::load_queries(rows, panel.first_query, panel.rows, dim, factor, to);
+}
+
+/// Loads the panel's queries of a head, or of several heads, as load_panel() does.
+template <class Arithmetic>
+void load_queries(const ForwardHead& head, const Panel& panel, std::int64_t dim, float factor,
+                  float* to) {
+  clear_lanes_without_row<Arithmetic>(panel, dim, to);
+  const std::int64_t first = panel.first_query;
+  head.for_each_head(first, first + panel.rows, [&](std::int64_t row, std::int64_t count) {
+    Arithmetic::load_queries(head.query_rows(row), head.query_of(row), count, dim, factor,
+                             to + (row - first));
+  });
 }
 
 template <class Arithmetic>

@@ -37,8 +37,11 @@ inline void find_ranges(const Mask& mask, const ForwardHead& head, Panel& panel)
   panel.keys_begin = head.kv_len;
   panel.keys_end = 0;
   KeyRange ranges[kPanelLanes];
-  mask.key_ranges(head.place(panel.first_query, 0), head.kv_len,
-                  {ranges, static_cast<std::size_t>(panel.rows)});
+  const std::int64_t first = panel.first_query;
+  head.for_each_head(first, first + panel.rows, [&](std::int64_t row, std::int64_t count) {
+    mask.key_ranges(head.place(row, 0), head.kv_len,
+                    {ranges + (row - first), static_cast<std::size_t>(count)});
+  });
   for (std::int64_t v = 0; v < panel.vectors; ++v) {
     VectorRange& seen = panel.ranges[v];
     seen = {.begin = head.kv_len, .end = 0, .all_begin = 0, .all_end = head.kv_len};
@@ -81,7 +84,9 @@ inline std::int64_t find_segments(const Mask& mask, const ForwardHead& head, con
   bool ranges_tell = panel.exact;
   if (!panel.exact) {
     const Visibility visibility =
-        mask.classify({head.place(panel.first_query, block), panel.rows, block_end - block});
+        head.heads > 1
+            ? Visibility::kSome
+            : mask.classify({head.place(panel.first_query, block), panel.rows, block_end - block});
     if (visibility == Visibility::kNone) return 0;
     ranges_tell = visibility == Visibility::kAll;
   }

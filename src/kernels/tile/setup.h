@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "fovea/attention_options.h"
@@ -75,21 +76,55 @@ struct ForwardSetup {
   LensSetup lenses = {};
 };
 
-/// One head of one sequence.
+/// One head of one sequence, or a few heads with the same keys. Row r is query r % q_len of head
+/// origin.head + r / q_len.
 struct ForwardHead {
-  ScorePosition origin;  // batch, head, offset and sequence starts; query and key are 0
+  ScorePosition origin;  // batch, first head, offset and sequence starts; query and key are 0
   std::int64_t kv_len = 0;
-  InputRows query, key, value;
+  InputRows query, key, value;         // of the first head
   OutputRows context;                  // null unless requested
   OutputRows lse;                      // one float per row; null unless requested
   const HeadLenses* lenses = nullptr;  // null unless LensSetup::any()
   BiasRows bias;
+  std::int64_t heads = 1;
+  std::int64_t q_len = 0;  // set if there are several heads, as the distances between these
+  std::int64_t query_head_stride = 0, context_head_stride = 0, lse_head_stride = 0;
 
-  ScorePosition place(std::int64_t query_number, std::int64_t key_number) const {
+  ScorePosition place(std::int64_t row, std::int64_t key_number) const {
     ScorePosition at = origin;
-    at.query = query_number;
+    at.head += head_of(row);
+    at.query = query_of(row);
     at.key = key_number;
     return at;
+  }
+  std::int64_t head_of(std::int64_t row) const { return heads == 1 ? 0 : row / q_len; }
+  std::int64_t query_of(std::int64_t row) const { return heads == 1 ? row : row % q_len; }
+
+  /// Calls act(row, count) for the runs of rows in [begin, end) that belong to one head each.
+  template <class Act>
+  void for_each_head(std::int64_t begin, std::int64_t end, const Act& act) const {
+    while (begin < end) {
+      const std::int64_t count =
+          heads == 1 ? end - begin : std::min(q_len - begin % q_len, end - begin);
+      act(begin, count);
+      begin += count;
+    }
+  }
+
+  /// Returns the rows of a tensor, indexed by query, of the head that has row `row`.
+  InputRows query_rows(std::int64_t row) const {
+    return {query.at(head_of(row) * query_head_stride), query.stride, query.dtype};
+  }
+  template <class T>
+  T* context_row(std::int64_t row) const {
+    return context.row_as<T>(query_of(row)) + head_of(row) * context_head_stride;
+  }
+  float& lse_of(std::int64_t row) const {
+    return lse.row_as<float>(query_of(row))[head_of(row) * lse_head_stride];
+  }
+  /// Whether adjacent rows of the context have the same distance, between heads too.
+  bool context_is_even() const {
+    return heads == 1 || context_head_stride == q_len * context.stride;
   }
 };
 

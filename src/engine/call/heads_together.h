@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Query heads with the same keys that are computed together. A panel has one query per lane, and
+// the few queries of one head would leave many lanes idle: 8 queries of each of two heads fill a
+// vector of 16.
+
+#pragma once
+
+#include <cstdint>
+
+#include "fovea/attention_options.h"
+
+#include "engine/call/problem.h"
+#include "kernels/forward/forward.h"
+
+namespace fovea::engine {
+
+/// The maximum number of rows, queries times heads, for which keys and values are read in place:
+/// with few rows, packing them takes longer than the faster products save (docs/benchmarks.md has
+/// the crossovers).
+inline constexpr std::int64_t kMaxRowsInPlace = 96;
+
+/// Returns the sizes of a call's pass over tiles.
+kernels::ForwardSizes forward_sizes(const Problem& problem, const kernels::LensSetup& lenses = {});
+
+/// Returns the number of heads of an item, for heads with `q_len` queries each: 1 if more would
+/// leave as many lanes idle, or if scores depend on the head. `vector` is
+/// ForwardSizes::in_place_vector.
+std::int64_t heads_together(const Problem& problem, std::int64_t q_len, std::int64_t vector);
+
+/// Returns whether the queries of several heads fill most lanes. Decoding is slower then.
+bool heads_fill_vectors(const Problem& problem, const SequenceSpan& span);
+
+}  // namespace fovea::engine
