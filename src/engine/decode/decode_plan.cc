@@ -29,14 +29,29 @@ constexpr std::int64_t kPartBytes = 2 << 20;
 // remain to keep all threads busy.
 constexpr std::int64_t kMaxScoreBytes = 512 << 10;
 constexpr std::int64_t kItemsPerThread = 2;
-// Below this many bytes of keys, starting threads costs more than it saves.
-constexpr std::int64_t kWorthAThread = 2 << 20;
-// Decoding is the faster pass up to this many queries, from this many keys on. With the tile unit,
-// bfloat16 has a faster pass for more queries, and rows of kLongDim dimensions or more gain most.
+// Below this many bytes of keys and multiply-adds, starting threads costs more than it saves.
+constexpr double kBytesWorthAThread = 2 << 20;
+constexpr double kProductsWorthAThread = 2 << 20;
+// Decoding is the faster pass up to this many queries, from kMinDecodedKeys keys on. Where pairs of
+// bfloat16 are multiplied, it is faster for many keys until the queries fill a vector. The tile
+// unit has a faster pass for more queries, and rows of kLongDim dimensions or more gain most.
 constexpr std::int64_t kFewQueries = 8;
+constexpr std::int64_t kFewQueriesBesidePairs = 15, kMinKeysBesidePairs = 256;
 constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 5;
 constexpr std::int64_t kLongDim = 129;
 constexpr std::int64_t kMinDecodedKeys = 64;
+
+std::int64_t few_queries(const Problem& problem, std::int64_t kv_len) {
+  const bool bf16 = problem.query.dtype() == DType::kBFloat16 &&
+                    problem.key.dtype() == DType::kBFloat16 &&
+                    problem.value.dtype() == DType::kBFloat16;
+  if (!bf16) return kFewQueries;
+  if (kernels::tile_unit_active() != kernels::TileUnitKind::kNone) {
+    return problem.head_dim() < kLongDim ? kFewQueriesBesideTiles : kFewLongQueriesBesideTiles;
+  }
+  const bool pairs = forward_sizes(problem).in_place_vector == 0;
+  return pairs && kv_len >= kMinKeysBesidePairs ? kFewQueriesBesidePairs : kFewQueries;
+}
 
 /// Returns whether all rows of a key head are processed at once.
 bool is_one_pass(std::int64_t rows) { return rows <= kernels::kDecodeRowsTogether; }
@@ -59,15 +74,9 @@ kernels::CacheRows Cache::rows(const TensorView& tensor, const SequenceSpan& spa
 }
 
 bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
-  const bool tiles = problem.query.dtype() == DType::kBFloat16 &&
-                     problem.key.dtype() == DType::kBFloat16 &&
-                     problem.value.dtype() == DType::kBFloat16 &&
-                     kernels::tile_unit_active() != kernels::TileUnitKind::kNone;
-  const std::int64_t few = !tiles                          ? kFewQueries
-                           : problem.head_dim() < kLongDim ? kFewQueriesBesideTiles
-                                                           : kFewLongQueriesBesideTiles;
-  return span.kv_len >= kMinDecodedKeys && span.q_len > 0 && span.q_len <= few &&
-         problem.shape.kv_heads > 0 && !heads_fill_vectors(problem, span);
+  return span.kv_len >= kMinDecodedKeys && span.q_len > 0 &&
+         span.q_len <= few_queries(problem, span.kv_len) && problem.shape.kv_heads > 0 &&
+         !heads_fill_vectors(problem, span);
 }
 
 SequenceSpan decoded_span(const Problem& problem, std::int64_t sequence, Decoded which) {
@@ -116,8 +125,12 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
   const double bytes = static_cast<double>(size.sequences * size.kv_heads * size.most_keys) *
                        static_cast<double>(key_bytes);
   setup_.cached = bytes <= kCachedChunkBytes;
+  const double products =
+      static_cast<double>(size.sequences * size.kv_heads * size.most_keys) *
+      static_cast<double>(setup_.most_rows_of_head() * (setup_.head_dim + setup_.value_dim));
+  const bool alone = bytes < kBytesWorthAThread && products < kProductsWorthAThread;
   const auto threads_for = [&](std::int64_t items) {
-    return bytes < kWorthAThread ? 1 : thread_count(problem.options.execution, items);
+    return alone ? 1 : thread_count(problem.options.execution, items);
   };
   if (size.heads_together && one_pass) {
     const std::int64_t of_one_head = size.sequences * size.kv_heads * parts_;
