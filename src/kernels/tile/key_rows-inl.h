@@ -6,8 +6,8 @@
 // along the lanes, and so have the contexts, which are written without a transpose. Rows that are
 // not float32, and values whose last vector is not full, are first copied to the scratch memory.
 //
-// NaN. Looking for non-finite values takes as long as half a row's product with them. The values
-// are multiplied as they are instead: 0 * NaN is NaN, so a non-finite value shows in the contexts.
+// NaN. Looking for non-finite values takes as long as a product with one row. The values are
+// multiplied as they are instead: 0 * NaN is NaN, so a non-finite value shows in the contexts.
 // If one of these is not finite, the item is computed again with the doubtful keys apart.
 
 #if defined(FOVEA_KERNELS_TILE_KEY_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
