@@ -76,7 +76,8 @@ FOVEA_API std::size_t attention_forward_workspace(const TensorView& query, const
 
 /// Computes the same as attention_forward, optimized for one or a few queries against a long cache,
 /// as in text generation. This case is memory-bound. Each key read from memory is used for all
-/// queries of its group of heads. attention_forward does the same for up to 8 queries.
+/// queries of its group of heads. attention_forward does the same for few queries, usually up
+/// to 8.
 ///
 /// Arguments and options are those of attention_forward. Calls with dropout, and calls with lenses
 /// and more than 4 queries, are forwarded to attention_forward.

@@ -11,14 +11,14 @@
 namespace fovea::engine {
 namespace {
 
-// An item has more heads if that leaves at most this part of the lanes to compute, and if there
-// remain that many items per sequence, for many threads.
+// An item has more heads if that leaves at most this part of the lanes to compute, and if at least
+// that many items per sequence remain, for many threads.
 constexpr double kWorthMoreHeads = 0.9;
 constexpr std::int64_t kMinItems = 8;
 // Fewer rows take as long, where vectors are shorter.
 constexpr std::int64_t kMinRows = 16;
-// Decoding is slower if this part of the lanes is filled. It divides longer keys into parts, which
-// many threads can share.
+// Decoding is slower if at least this part of the lanes is filled. But it divides longer keys into
+// parts, which many threads can share.
 constexpr double kFilled = 0.8;
 constexpr std::int64_t kMaxKeyNumbers = 512 << 10;
 

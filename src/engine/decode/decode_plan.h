@@ -55,7 +55,8 @@ enum class Decoded { kAll, kFewRows, kMoreRows };
 inline constexpr Decoded kDecodedKinds[] = {Decoded::kFewRows, Decoded::kMoreRows};
 
 /// Returns whether decoding is the faster pass for a sequence: whether it has few queries and
-/// enough keys. The result depends on the shape only.
+/// enough keys, unless the queries of several heads fill vectors. The result does not depend on
+/// threads.
 bool has_few_queries(const Problem& problem, const SequenceSpan& span);
 
 /// Returns the span of a sequence, without queries if it is not decoded.

@@ -22,6 +22,7 @@
 #include "engine/call/rows.h"
 #include "engine/call/workspace.h"
 #include "engine/decode/decode.h"
+#include "engine/decode/decode_plan.h"
 #include "engine/forward/plan.h"
 #include "engine/lenses/lenses.h"
 #include "kernels/simd/target.h"
@@ -113,7 +114,8 @@ void forward_in_tiles(const Problem& problem, const AttentionOutputs& outputs) {
   bool apart = forward_sizes(problem, lenses).block_keys != sizes.block_keys;
   for (std::int64_t s = 0; s < problem.shape.items(); ++s) {
     const SequenceSpan span = sequence_span(problem.options, problem.shape, s);
-    apart = apart || heads_together(problem, span.q_len, sizes.in_place_vector) > 1;
+    apart = apart || (!has_few_queries(problem, span) &&
+                      heads_together(problem, span.q_len, sizes.in_place_vector) > 1);
   }
   apart = apart && (outputs.context.defined() || outputs.lse.defined());
   if (!apart) return forward_fused(problem, false, outputs);

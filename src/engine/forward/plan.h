@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Division of a call into decoding and tiles, and of the latter into work items. Panels of queries
-// and blocks of keys determine the rounding, and depend only on the shape and on cache sizes. The
-// thread count only determines the number of panels per work item, so it does not affect results.
+// and blocks of keys determine the rounding, and depend on the shape, types, options and target.
+// The thread count only determines the number of panels per work item, so it does not affect
+// results.
 
 #pragma once
 
@@ -50,8 +51,8 @@ class ForwardPlan {
 
   /// Writes to the workspace the list that item() reads. Does nothing without packed sequences.
   void prepare(std::byte* workspace) const;
-  /// Returns work item `number`. Within a head, later queries come first: under a causal mask they
-  /// take longer, and short items should come last.
+  /// Returns work item `number`. Within a group of heads, later rows come first: under a causal
+  /// mask they take longer, and short items should come last.
   WorkItem item(const std::byte* workspace, std::int64_t number) const;
 
  private:

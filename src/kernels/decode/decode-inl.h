@@ -23,7 +23,8 @@
 // docs/benchmarks.md has the figures.
 //
 // Hidden keys. A key with a score of -inf, for whatever reason, has weight 0, and its value is not
-// read. If a chunk has hidden keys, each row therefore sums its runs of visible keys separately.
+// read. If a chunk has hidden keys, the rows of a head sum the keys that all of them see together,
+// and each row sums its other runs of visible keys separately.
 
 #if defined(FOVEA_KERNELS_DECODE_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_DECODE_DECODE_INL_H_
@@ -276,35 +277,41 @@ class DecodePass {
     if (!any_hidden) {
       return add_values(rows, 0, item_.heads, scratch_.scores, first, first + count);
     }
-    // Keys that all rows see are multiplied for all rows together. The keys of each row stay in
-    // order.
-    const auto [begin, end] = seen_by_all(rows, first, count);
-    for_each_row(rows, [&](std::int64_t row, const float* weights) {
-      add_visible(weights, row, first, first + begin);
-    });
-    if (begin < end) {
-      add_values(rows, 0, item_.heads, scratch_.scores + begin, first + begin, first + end);
+    // Keys that all rows of a head see are multiplied for these rows together. Each row adds its
+    // keys in order. The heads of an item depend on the number of threads, so they are kept apart.
+    for (std::int64_t head = 0; head < item_.heads; ++head) {
+      const KeysOfChunk common = seen_by_all(rows, head, first, count);
+      const auto add_rows = [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = 0; r < rows.count; ++r) {
+          add_visible(scores_of(rows.slot(head) + r) + begin, rows.row(head) + r, first + begin,
+                      first + end);
+        }
+      };
+      add_rows(0, common.begin);
+      if (common.begin < common.end) {
+        add_values(rows, head, 1, scores_of(rows.slot(head)) + common.begin, first + common.begin,
+                   first + common.end);
+      }
+      add_rows(common.end, count);
     }
-    for_each_row(rows, [&](std::int64_t row, const float* weights) {
-      add_visible(weights + end, row, first + end, first + count);
-    });
   }
 
   struct KeysOfChunk {
     std::int64_t begin, end;
   };
-  /// Returns a range of keys, relative to `first`, that no weight of `rows` hides.
-  KeysOfChunk seen_by_all(const RowsOfHeads& rows, std::int64_t first, std::int64_t count) {
+  /// Returns a range of keys, relative to `first`, that no weight of the head's rows hides.
+  KeysOfChunk seen_by_all(const RowsOfHeads& rows, std::int64_t head, std::int64_t first,
+                          std::int64_t count) {
     KeysOfChunk all{0, count};
-    for_each_row(rows, [&](std::int64_t row, const float*) {
-      all.begin = std::max(all.begin, scratch_.ranges[row].begin - first);
-      all.end = std::min(all.end, scratch_.ranges[row].end - first);
-    });
-    for_each_row(rows, [&](std::int64_t, const float* weights) {
-      if (all.begin < all.end && is_any_hidden(weights + all.begin, all.end - all.begin)) {
-        all.end = all.begin;
-      }
-    });
+    for (std::int64_t r = 0; r < rows.count; ++r) {
+      const KeyRange& seen = scratch_.ranges[rows.row(head) + r];
+      all.begin = std::max(all.begin, seen.begin - first);
+      all.end = std::min(all.end, seen.end - first);
+    }
+    for (std::int64_t r = 0; r < rows.count && all.begin < all.end; ++r) {
+      const float* const weights = scores_of(rows.slot(head) + r);
+      if (is_any_hidden(weights + all.begin, all.end - all.begin)) all.end = all.begin;
+    }
     return all.begin < all.end ? all : KeysOfChunk{0, 0};
   }
   static bool is_any_hidden(const float* weights, std::int64_t count) {

@@ -40,7 +40,7 @@
 //
 // NaN. A hidden key has weight 0, but 0 * NaN is NaN. Packing therefore detects non-finite values
 // and packs them as zeros. The actual values are added afterwards to the contexts of the rows that
-// see the keys.
+// see the keys. Values in place are tested by their products (key_rows-inl.h).
 
 #if defined(FOVEA_KERNELS_FORWARD_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_FORWARD_FORWARD_INL_H_
@@ -85,7 +85,8 @@ std::size_t item_scratch_bytes(const ForwardSetup& setup) {
          Lenses::scratch_bytes(setup);
 }
 
-/// One work item: some queries of one head and all keys visible to them. `Keys` computes the
+/// One work item: some queries of one head or, in place, of several heads, and all keys visible to
+/// them. `Keys` computes the
 /// products with a block of keys and values: KeyBlock, KeyRows or AmxKeys. `Lenses` is NoLenses,
 /// ItemLenses or, with AmxKeys, AmxLenses.
 template <class Keys, class Lenses>

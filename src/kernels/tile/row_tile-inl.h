@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The micro-kernel of the gradients, which are sums over queries or over keys:
+// The micro-kernel of sums over queries or over keys, those of the gradients and of contexts whose
+// values are read in place:
 //
-//   C[i][lane] += sum over c of A[i][c] * B[c][lane]
+//   C[i][lane] = or += sum over c of A[i][c] * B[c][lane]
 //
 // where i counts keys and c the queries of a panel, or i counts queries and c keys; lanes hold
 // dimensions. A contains the weights or score gradients in the layout of score tiles, read along
@@ -69,11 +70,11 @@ struct AddSums {
 };
 
 /// Computes the product of A and B for one tile of C, kRows rows by kVectors vectors that start at
-/// (row, lane), and gives it to `sink`, for example AddSums. `a` is the first row of A, and `b` has
+/// (row, lane), and gives it to `sums`, for example AddSums. `a` is the first row of A, and `b` has
 /// the shape [steps][b_stride] and need not be aligned.
-template <class Arithmetic, class A, int kRows, int kVectors, class Sink>
+template <class Arithmetic, class A, int kRows, int kVectors, class Sums>
 HWY_INLINE void row_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
-                         std::int64_t b_stride, std::int64_t steps, Sink& sink, std::int64_t row,
+                         std::int64_t b_stride, std::int64_t steps, Sums& sums, std::int64_t row,
                          std::int64_t lane) {
   a += row * A::kRowStride;
   b += lane;
@@ -99,41 +100,41 @@ HWY_INLINE void row_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT 
     a += A::kStepStride;
     b += b_stride;
   }
-  sink.take(sum, row, lane);
+  sums.take(sum, row, lane);
 }
 
 /// Calls row_tile() with a row count up to kRows that is only known at run time.
-template <class Arithmetic, class A, int kVectors, int kRows, class Sink>
+template <class Arithmetic, class A, int kVectors, int kRows, class Sums>
 HWY_INLINE void row_tile_of(std::int64_t rows, const float* a, const float* b,
-                            std::int64_t b_stride, std::int64_t steps, Sink& sink, std::int64_t row,
+                            std::int64_t b_stride, std::int64_t steps, Sums& sums, std::int64_t row,
                             std::int64_t lane) {
   if (rows == kRows) {
-    row_tile<Arithmetic, A, kRows, kVectors>(a, b, b_stride, steps, sink, row, lane);
+    row_tile<Arithmetic, A, kRows, kVectors>(a, b, b_stride, steps, sums, row, lane);
   } else if constexpr (kRows > kRowsMultiple) {
-    row_tile_of<Arithmetic, A, kVectors, kRows - kRowsMultiple>(rows, a, b, b_stride, steps, sink,
+    row_tile_of<Arithmetic, A, kVectors, kRows - kRowsMultiple>(rows, a, b, b_stride, steps, sums,
                                                                 row, lane);
   }
 }
 
 /// Computes the tiles of the rows [row, end) in a column of C that is kVectors vectors wide.
-template <class Arithmetic, class A, int kVectors, class Sink>
+template <class Arithmetic, class A, int kVectors, class Sums>
 HWY_NOINLINE void column_of_tiles(std::int64_t row, std::int64_t end, const float* a,
                                   const float* b, std::int64_t b_stride, std::int64_t steps,
-                                  Sink& sink, std::int64_t lane) {
+                                  Sums& sums, std::int64_t lane) {
   constexpr int kRows = row_tile_rows(kVectors);
   for (; row + kRows <= end; row += kRows) {
-    row_tile<Arithmetic, A, kRows, kVectors>(a, b, b_stride, steps, sink, row, lane);
+    row_tile<Arithmetic, A, kRows, kVectors>(a, b, b_stride, steps, sums, row, lane);
   }
-  row_tile_of<Arithmetic, A, kVectors, kRows>(end - row, a, b, b_stride, steps, sink, row, lane);
+  row_tile_of<Arithmetic, A, kVectors, kRows>(end - row, a, b, b_stride, steps, sums, row, lane);
 }
 
 /// Computes the rows [row, end) of C = A B, `width` lanes wide, a multiple of kLanes, and gives the
-/// tiles to `sink`. The vectors are divided evenly into the smallest number of groups of at most
+/// tiles to `sums`. The vectors are divided evenly into the smallest number of groups of at most
 /// kMaxRowVectors.
-template <class Arithmetic, class A, class Sink>
+template <class Arithmetic, class A, class Sums>
 HWY_INLINE void row_products(std::int64_t row, std::int64_t end, std::int64_t width, const float* a,
                              const float* b, std::int64_t b_stride, std::int64_t steps,
-                             Sink& sink) {
+                             Sums& sums) {
   constexpr int kThree = kMaxRowVectors >= 3 ? 3 : 1;
   std::int64_t lane = 0;
   for (std::int64_t groups = (width / kLanes + kMaxRowVectors - 1) / kMaxRowVectors; groups > 0;
@@ -141,7 +142,7 @@ HWY_INLINE void row_products(std::int64_t row, std::int64_t end, std::int64_t wi
     const std::int64_t here = ((width - lane) / kLanes + groups - 1) / groups;
     const auto column = [&](auto vectors) {
       column_of_tiles<Arithmetic, A, decltype(vectors)::value>(row, end, a, b, b_stride, steps,
-                                                               sink, lane);
+                                                               sums, lane);
     };
     switch (here) {
       case 1:

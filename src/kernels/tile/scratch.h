@@ -18,15 +18,15 @@ struct VectorRange {
 
 /// One panel of queries and the running state of its rows.
 struct Panel {
-  std::int64_t first_query;
-  std::int64_t rows;        // fewer than lanes only in the last panel
-  std::int64_t vectors;     // the number of vectors that hold rows
-  bool exact;               // every row sees all keys in its range (KeyRange::exact)
-  bool loaded;              // `queries` is filled
-  bool begun;               // `context` has numbers
-  bool closed;              // the results of the rows are written
-  std::uint64_t refused;    // the rows that are left to another pass, one bit each
-  std::int64_t keys_begin;  // the range of all keys visible to any row
+  std::int64_t first_query;  // a row, if it has rows of several heads
+  std::int64_t rows;         // fewer than lanes only in the last panel
+  std::int64_t vectors;      // the number of vectors that hold rows
+  bool exact;                // every row sees all keys in its range (KeyRange::exact)
+  bool loaded;               // `queries` is filled
+  bool begun;                // `context` has numbers
+  bool closed;               // the results of the rows are written
+  std::uint64_t refused;     // the rows that are left to another pass, one bit each
+  std::int64_t keys_begin;   // the range of all keys visible to any row
   std::int64_t keys_end;
   std::int64_t whole_begin;  // for a pipeline: the range of keys visible to every row
   std::int64_t whole_end;

@@ -329,6 +329,28 @@ TEST(AttentionDecode, Paged16BitCachesGiveTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
+// The heads of an item depend on the number of threads; a head's bits must not depend on the keys
+// that the other heads hide.
+TEST(AttentionDecode, MasksThatDifferByHeadGiveTheSameBitsForAnyNumberOfThreads) {
+  constexpr std::int64_t kHeads = 8, kKeys = 2000;
+  Tensor open(DType::kBool, {kHeads, 2, kKeys});
+  fill(open, 1.0);
+  for (std::int64_t head = 1; head < kHeads; ++head) {
+    set_value(open, {head, head % 2, 5 * head}, 0.0);
+  }
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    const RandomProblem p = in_type(dtype, {1, kHeads, kHeads, 2, kKeys}, 64, 64);
+    const Blocks blocks(p, 16, {kKeys}, dtype);
+    AttentionOptions options{.mask = causal() & dense(open)};
+    options.execution.threads = 1;
+    const Forward one = decode_blocks(p.query, blocks.view(), options);
+    for (const int threads : {2, 3, 8}) {
+      options.execution.threads = threads;
+      EXPECT_TRUE(same_bits(decode_blocks(p.query, blocks.view(), options), one)) << threads;
+    }
+  }
+}
+
 // The number of heads processed together in a block depends on the number of threads.
 TEST(AttentionDecode, LongPagedCachesMatchContiguousBitForBit) {
   for (const auto& [q_heads, kv_heads] : {std::pair(5, 5), std::pair(14, 7), std::pair(18, 2)}) {

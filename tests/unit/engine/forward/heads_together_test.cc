@@ -58,6 +58,8 @@ std::vector<FewQueriesCase> few_queries_cases() {
       ++turn;
     }
   }
+  // Too few keys to be decoded.
+  for (const std::int64_t q_len : {1, 4}) all.push_back({{1, 32, 8, q_len, 40}, 16, 16});
   return all;
 }
 
@@ -126,8 +128,9 @@ TEST(AttentionHeadsTogether, LensesDoNotChangeTheContext) {
 
 TEST(AttentionHeadsTogether, PackedSequencesHaveTheBitsOfSeparateCalls) {
   // Different numbers of heads together in one call, and sequences that are decoded.
-  const PackedSequences sequences = {{0, 4, 12, 24, 25, 49, 149}, {0, 70, 200, 300, 500, 600, 700}};
-  const ProblemShape shape{1, 32, 8, 149, 700, 6};
+  const PackedSequences sequences = {{0, 4, 12, 12, 24, 25, 49, 149},
+                                     {0, 70, 200, 250, 300, 500, 600, 700}};
+  const ProblemShape shape{1, 32, 8, 149, 700, 7};
   const RandomProblem problem = stored_problem(shape, 16, 16);
   for (const Mask& mask : {Mask(), causal(), window(20, 0)}) {
     AttentionOptions packed{.mask = mask};

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -186,19 +187,22 @@ TEST_F(AttentionNonfinite, AllMaskedKeysAtOnce) {
 TEST_F(AttentionNonfinite, FewQueriesAndKeys) {
   // Contexts that a kernel may write straight from its sums, and contexts that it may not: rows in
   // odd numbers, dimensions that do not fill a vector.
-  for (const auto& [q_len, value_dim] :
-       std::vector<std::pair<std::int64_t, std::int64_t>>{{16, 16}, {52, 32}, {53, 16}, {52, 11}}) {
-    shape_ = {1, 2, 1, q_len, 70};
+  // With 16 heads, two are computed together.
+  for (const auto& [q_heads, q_len, value_dim] :
+       std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>{
+           {2, 16, 16}, {2, 52, 32}, {2, 53, 16}, {2, 52, 11}, {16, 8, 16}}) {
+    shape_ = {1, q_heads, q_heads / 2, q_len, 70};
     problem_ = stored_problem(shape_, kHeadDim, value_dim);
     Tensor open = convert(RandomState(8).randint(0, 2, {q_len, shape_.kv_len}), DType::kBool);
-    for (const AttentionOptions& options :
-         std::vector<AttentionOptions>{{},
-                                       {.mask = causal()},
-                                       {.mask = causal(), .alignment = Alignment::top_left()},
-                                       {.mask = window(5, 2)},
-                                       {.mask = window(7, 7) | prefix(3)},
-                                       {.mask = dense(std::move(open))},
-                                       {.mask = causal(), .score = {.sinks = {0, 1}}}}) {
+    std::vector<AttentionOptions> all{{},
+                                      {.mask = causal()},
+                                      {.mask = causal(), .alignment = Alignment::top_left()},
+                                      {.mask = window(5, 2)},
+                                      {.mask = window(7, 7) | prefix(3)},
+                                      {.mask = dense(std::move(open))},
+                                      {.mask = causal()}};
+    all.back().score.sinks.assign(static_cast<std::size_t>(q_heads), 0.5);
+    for (const AttentionOptions& options : all) {
       for (const Poison& poison : poisons()) {
         SCOPED_TRACE(testing::Message()
                      << q_len << " queries, value_dim " << value_dim << ", " << poison.name);
