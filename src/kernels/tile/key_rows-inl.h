@@ -262,7 +262,7 @@ class KeyRows {
     return {to, width};
   }
 
-  /// Gives `sums` the products of the weights of some rows and keys with the values.
+  /// Multiplies the weights of some rows and keys with the values, and passes the sums to `sums`.
   template <class Sums, class Fetch>
   HWY_INLINE void multiply_values(const Panel& panel, std::int64_t first_row, std::int64_t rows_end,
                                   std::int64_t first_key, std::int64_t keys_end, Sums& sums,
