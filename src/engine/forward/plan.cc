@@ -78,7 +78,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   const kernels::ForwardSizes sizes = kernels::forward_sizes(setup_);
   chunk_rows_ = sizes.panel_lanes * lenses.chunk_panels;
   in_place_rows_ = sizes.in_place_lanes * lenses.chunk_panels;
-  in_place_vector_ = lenses.any() ? 0 : sizes.in_place_vector;
+  if (shape.q_heads != shape.kv_heads && !lenses.any()) in_place_vector_ = sizes.in_place_vector;
 
   std::int64_t all_chunks = 0;
   for (std::int64_t s = 0; s < shape.items(); ++s) {
