@@ -187,8 +187,8 @@ class KeyRows {
     note_doubt(doubt);
   }
 
-  /// Returns whether write_product() is to compute the contexts: in the last block of a panel, if
-  /// it is the only one.
+  /// Returns whether write_product() computes the contexts. Call it in the last block of a panel:
+  /// true if that block is the only one and has few keys.
   bool may_write_product(const Panel& panel) const {
     return !panel.begun && count_ <= kKeysTogether;
   }
@@ -311,7 +311,8 @@ class KeyRows {
     });
   }
 
-  /// Adds to `doubt`, unless it is null, 0 for each product that is finite and NaN for the others.
+  /// Multiplies a row by a factor. Adds NaN to `doubt`, unless it is null, for each product that is
+  /// not finite.
   HWY_INLINE void scale_row(const float* context, float factor, float* to,
                             Vector* doubt = nullptr) const {
     const Floats d;

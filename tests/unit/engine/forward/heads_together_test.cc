@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Few queries of grouped heads, which a pass may compute together: one panel then has rows of
-// several heads. The results match the oracle, and their bits depend neither on threads, strides,
-// lenses nor on packing.
+// several heads. The results match the oracle, and their bits depend neither on threads, on strides
+// nor on lenses. passes_test.cc has packed sequences.
 
 #include <cstdint>
 #include <string>
@@ -123,29 +123,6 @@ TEST(AttentionHeadsTogether, LensesDoNotChangeTheContext) {
     EXPECT_TRUE(same_bits(context, expected.context));
     EXPECT_TRUE(same_bits(lse, expected.lse));
     EXPECT_GT(entropy.value({0, 5, one.shape.q_len - 1}), 0.0);
-  }
-}
-
-TEST(AttentionHeadsTogether, PackedSequencesHaveTheBitsOfSeparateCalls) {
-  // Different numbers of heads together in one call, and sequences that are decoded.
-  const PackedSequences sequences = {{0, 4, 12, 12, 24, 25, 49, 149},
-                                     {0, 70, 200, 250, 300, 500, 600, 700}};
-  const ProblemShape shape{1, 32, 8, 149, 700, 7};
-  const RandomProblem problem = stored_problem(shape, 16, 16);
-  for (const Mask& mask : {Mask(), causal(), window(20, 0)}) {
-    AttentionOptions packed{.mask = mask};
-    packed.sequences = sequences;
-    const Forward all = forward(problem.inputs(), packed);
-    for (std::int64_t s = 0; s < sequences.count(); ++s) {
-      const SequenceSpan span = sequence_span(packed, shape, s);
-      const Forward one = forward({rows_from(problem.query, span.query_start, span.q_len),
-                                   rows_from(problem.key, span.key_start, span.kv_len),
-                                   rows_from(problem.value, span.key_start, span.kv_len)},
-                                  {.mask = mask});
-      EXPECT_TRUE(same_bits(rows_from(all.context, span.query_start, span.q_len), one.context))
-          << "sequence " << s;
-    }
-    expect_exact(problem.inputs(), packed, some_rows(shape, 20));
   }
 }
 

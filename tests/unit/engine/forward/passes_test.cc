@@ -58,12 +58,11 @@ TEST(AttentionPasses, MatchTheOracleOnBothSidesOfTheirBorders) {
   }
 }
 
-/// Sequences of each pass in one call: 1, 4, 16, 100 and 8 queries.
-TEST(AttentionPasses, SequencesOfOneCallMayTakeDifferentPasses) {
-  const PackedSequences sequences = {{0, 1, 5, 21, 121, 129}, {0, 200, 300, 330, 530, 3000}};
-  const ProblemShape shape{1, 4, 2, 129, 3000, 5};
-  const RandomProblem problem = stored_problem(shape, 128, 16);
-  for (const Mask& mask : {Mask(), causal()}) {
+/// Checks that each sequence of a packed call has the bits of a separate call.
+void expect_bits_of_separate_calls(const PackedSequences& sequences, const ProblemShape& shape,
+                                   std::int64_t head_dim) {
+  const RandomProblem problem = stored_problem(shape, head_dim, 16);
+  for (const Mask& mask : {Mask(), causal(), window(20, 0)}) {
     AttentionOptions packed{.mask = mask};
     packed.sequences = sequences;
     const Forward all = forward(problem.inputs(), packed);
@@ -78,6 +77,20 @@ TEST(AttentionPasses, SequencesOfOneCallMayTakeDifferentPasses) {
     }
     expect_exact(problem.inputs(), packed, some_rows(shape, 20));
   }
+}
+
+/// Sequences of each pass in one call: 1, 4, 16, 100 and 8 queries.
+TEST(AttentionPasses, SequencesOfOneCallMayTakeDifferentPasses) {
+  expect_bits_of_separate_calls({{0, 1, 5, 21, 121, 129}, {0, 200, 300, 330, 530, 3000}},
+                                {1, 4, 2, 129, 3000, 5}, 128);
+}
+
+/// Different numbers of heads together in one call, a sequence that is decoded, and one without
+/// queries.
+TEST(AttentionPasses, SequencesOfOneCallMayHaveHeadsTogether) {
+  expect_bits_of_separate_calls(
+      {{0, 4, 12, 12, 24, 25, 49, 149}, {0, 70, 200, 250, 300, 500, 600, 700}},
+      {1, 32, 8, 149, 700, 7}, 16);
 }
 
 /// The explicit call and attention_forward decode the same way.
