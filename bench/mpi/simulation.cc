@@ -111,7 +111,7 @@ void simulate(Transport& transport, const std::vector<std::string_view>& words) 
   const Shape shape{1, number(4), sharding.length(transport.rank()), number(5)};
   const SharedMemory memory(static_cast<std::size_t>(shape[1] * shape[2] * shape[3]) *
                             dtype_size(type));
-  const TensorView tensor{memory.at, type, shape, contiguous_strides(shape)};
+  const TensorView tensor{memory.at, type, shape};
   const ShardedInputs inputs{tensor, tensor, tensor, sharding, sharding};
 
   MPI_Barrier(MPI_COMM_WORLD);

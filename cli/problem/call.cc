@@ -93,8 +93,8 @@ AttentionOutputs outputs_of(const TensorLayout& layout, AttendResult& result) {
     const MutableTensorView lse = result.lse.view();
     Shape shape = lse.shape();
     shape.push_back(1);
-    const MutableTensorView seen = TensorLayout{.rank = layout.rank}.seen(
-        MutableTensorView(lse.data(), lse.dtype(), shape, contiguous_strides(shape)));
+    const MutableTensorView seen =
+        TensorLayout{.rank = layout.rank}.seen(MutableTensorView(lse.data(), lse.dtype(), shape));
     outputs.lse = MutableTensorView(seen.data(), seen.dtype(),
                                     {seen.extent(0), seen.extent(1), seen.extent(2)},
                                     {seen.strides()[0], seen.strides()[1], seen.strides()[2]});

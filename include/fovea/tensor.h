@@ -74,8 +74,21 @@ class FOVEA_API Shape {
  public:
   Shape() = default;
   /// Throws InvalidArgument if there are more than kMaxRank dimensions.
-  Shape(std::initializer_list<std::int64_t> extents);
-  explicit Shape(std::span<const std::int64_t> extents);
+  Shape(std::initializer_list<std::int64_t> extents)
+      : Shape(std::span(extents.begin(), extents.end())) {}
+  explicit Shape(std::span<const std::int64_t> extents) : rank_(static_cast<int>(extents.size())) {
+    if (extents.size() > kMaxRank) fail_rank();
+    std::copy(extents.begin(), extents.end(), extents_.begin());
+  }
+
+  /// `rank` numbers, number_of(dim) for each dimension.
+  template <class NumberOf>
+  requires std::is_invocable_r_v<std::int64_t, NumberOf, int> Shape(int rank,
+                                                                    const NumberOf& number_of)
+      : rank_(rank) {
+    if (rank > kMaxRank) fail_rank();
+    for (int dim = 0; dim < rank; ++dim) extents_[static_cast<std::size_t>(dim)] = number_of(dim);
+  }
 
   int rank() const { return rank_; }
   std::int64_t operator[](int dim) const {
@@ -90,11 +103,16 @@ class FOVEA_API Shape {
   const std::int64_t* end() const { return extents_.data() + rank_; }
 
   /// Appends one dimension at the end.
-  void push_back(std::int64_t extent);
+  void push_back(std::int64_t extent) {
+    if (rank_ == kMaxRank) fail_rank();
+    extents_[static_cast<std::size_t>(rank_++)] = extent;
+  }
 
   friend FOVEA_API bool operator==(const Shape& a, const Shape& b);
 
  private:
+  [[noreturn]] static void fail_rank();
+
   std::array<std::int64_t, kMaxRank> extents_{};
   int rank_ = 0;
 };
@@ -131,11 +149,28 @@ class BasicTensorView {
     assert(shape.rank() == strides.rank());
   }
 
+  /// As above, with extent_of(dim) and stride_of(dim) for each dimension. Faster: a shape that has
+  /// just been written number by number takes long to copy.
+  template <class ExtentOf, class StrideOf>
+  BasicTensorView(Pointee* data, DType dtype, int rank, const ExtentOf& extent_of,
+                  const StrideOf& stride_of)
+      : data_(data),
+        shape_(rank, extent_of),
+        strides_(rank, stride_of),
+        dtype_(dtype),
+        defined_(true) {}
+
   /// A view of row-major elements without gaps.
+  BasicTensorView(Pointee* data, DType dtype, const Shape& shape)
+      : data_(data),
+        shape_(shape),
+        strides_(contiguous_strides(shape)),
+        dtype_(dtype),
+        defined_(true) {}
   template <class T>
   requires(!std::is_void_v<T> && (kReadOnly || !std::is_const_v<T>))
       BasicTensorView(T* data, const Shape& shape)
-      : BasicTensorView(data, dtype_of<T>(), shape, contiguous_strides(shape)) {}
+      : BasicTensorView(data, dtype_of<T>(), shape) {}
 
   /// Converts a mutable view to a read-only one.
   template <class Other>
@@ -312,6 +347,7 @@ class FOVEA_API Tensor {
   };
   std::unique_ptr<std::byte[], AlignedDelete> data_;
   Shape shape_;
+  Strides strides_;
   DType dtype_ = DType::kFloat64;
   bool defined_ = false;
 };

@@ -186,7 +186,7 @@ void PagedKvCache::release_block(std::int64_t block) {
 MutableTensorView PagedKvCache::pool(const std::shared_ptr<std::byte>& memory,
                                      std::int64_t dim) const {
   const Shape shape{options_.blocks, options_.kv_heads, options_.block_size, dim};
-  return {memory.get(), options_.dtype, shape, contiguous_strides(shape)};
+  return {memory.get(), options_.dtype, shape};
 }
 
 void PagedKvCache::copy_block(std::int64_t from, std::int64_t to, std::int64_t tokens) {

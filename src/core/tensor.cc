@@ -23,10 +23,6 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-[[noreturn]] void fail_rank() {
-  fail("tensor: expected at most {} dimensions, got more", kMaxRank);
-}
-
 std::int64_t to_int64(double value) {
   // The cast is undefined behaviour outside these bounds and for NaN.
   if (!(value >= -0x1p63 && value < 0x1p63)) {
@@ -84,18 +80,7 @@ std::string_view dtype_name(DType dtype) {
 
 bool is_float(DType dtype) { return dtype != DType::kInt64 && dtype != DType::kBool; }
 
-Shape::Shape(std::initializer_list<std::int64_t> extents)
-    : Shape(std::span(extents.begin(), extents.end())) {}
-
-Shape::Shape(std::span<const std::int64_t> extents) : rank_(static_cast<int>(extents.size())) {
-  if (extents.size() > kMaxRank) fail_rank();
-  std::ranges::copy(extents, extents_.begin());
-}
-
-void Shape::push_back(std::int64_t extent) {
-  if (rank_ == kMaxRank) fail_rank();
-  extents_[static_cast<std::size_t>(rank_++)] = extent;
-}
+void Shape::fail_rank() { fail("tensor: expected at most {} dimensions, got more", kMaxRank); }
 
 bool operator==(const Shape& a, const Shape& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
@@ -121,10 +106,8 @@ std::int64_t element_count(const Shape& shape) {
   return count;
 }
 
-namespace {
-
-/// contiguous_strides() of a shape that element_count() has accepted.
-Strides row_major(const Shape& shape) {
+Strides contiguous_strides(const Shape& shape) {
+  element_count(shape);  // throws if the products below would overflow
   Strides strides = shape;
   // Unsigned, because the product of the other extents of an empty shape may be arbitrarily large.
   std::uint64_t step = 1;
@@ -135,16 +118,10 @@ Strides row_major(const Shape& shape) {
   return strides;
 }
 
-}  // namespace
-
-Strides contiguous_strides(const Shape& shape) {
-  element_count(shape);  // throws if the products of row_major() would overflow
-  return row_major(shape);
-}
-
 void Tensor::AlignedDelete::operator()(std::byte* p) const { ::operator delete[](p, kAlignment); }
 
-Tensor::Tensor(DType dtype, const Shape& shape) : shape_(shape), dtype_(dtype), defined_(true) {
+Tensor::Tensor(DType dtype, const Shape& shape)
+    : shape_(shape), strides_(contiguous_strides(shape)), dtype_(dtype), defined_(true) {
   const std::int64_t count = element_count(shape);
   const auto size = static_cast<std::int64_t>(dtype_size(dtype));
   if (count > std::numeric_limits<std::int64_t>::max() / size) {
@@ -187,6 +164,7 @@ Tensor& Tensor::operator=(const Tensor& other) {
 Tensor::Tensor(Tensor&& other) noexcept
     : data_(std::move(other.data_)),
       shape_(std::exchange(other.shape_, {})),
+      strides_(std::exchange(other.strides_, {})),
       dtype_(std::exchange(other.dtype_, DType::kFloat64)),
       defined_(std::exchange(other.defined_, false)) {}
 
@@ -194,6 +172,7 @@ Tensor& Tensor::operator=(Tensor&& other) noexcept {
   if (this == &other) return *this;
   data_ = std::move(other.data_);
   shape_ = std::exchange(other.shape_, {});
+  strides_ = std::exchange(other.strides_, {});
   dtype_ = std::exchange(other.dtype_, DType::kFloat64);
   defined_ = std::exchange(other.defined_, false);
   return *this;
@@ -201,18 +180,19 @@ Tensor& Tensor::operator=(Tensor&& other) noexcept {
 
 TensorView Tensor::view() const {
   if (!defined_) return {};
-  return {data_.get(), dtype_, shape_, row_major(shape_)};
+  return {data_.get(), dtype_, shape_, strides_};
 }
 
 MutableTensorView Tensor::view() {
   if (!defined_) return {};
-  return {data_.get(), dtype_, shape_, row_major(shape_)};
+  return {data_.get(), dtype_, shape_, strides_};
 }
 
 Tensor Tensor::reshaped(const Shape& shape) && {
   check_count(element_count(shape));
   Tensor result = std::move(*this);
   result.shape_ = shape;
+  result.strides_ = contiguous_strides(shape);
   return result;
 }
 

@@ -42,9 +42,28 @@ class Steps {
   std::size_t count_ = 0;
 };
 
+/// Returns the bytes of a tensor with elements in row-major order and without gaps, for which no
+/// other check is needed; 0 for any other tensor.
+std::int64_t row_major_bytes(const TensorView& tensor) {
+  auto bytes = static_cast<std::int64_t>(dtype_size(tensor.dtype()));
+  std::int64_t step = 1;
+  for (int dim = tensor.rank() - 1; dim >= 0; --dim) {
+    const std::int64_t extent = tensor.extent(dim);
+    if (extent == 1) continue;
+    if (extent < 1 || tensor.strides()[dim] != step) return 0;
+    if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > kMaxTensorBytes) return 0;
+    step *= extent;
+  }
+  return tensor.data() == nullptr ? 0 : bytes;
+}
+
 }  // namespace
 
 Memory memory_of(const TensorView& tensor, std::string_view name) {
+  const auto at = reinterpret_cast<std::intptr_t>(tensor.data());
+  if (const std::int64_t bytes = row_major_bytes(tensor); bytes > 0) {
+    return {at, at + bytes, bytes, 0, true};
+  }
   const std::int64_t elements = element_count(tensor.shape());
   for (const std::int64_t extent : tensor.shape()) {
     if (extent > kMaxTensorBytes) {
@@ -72,8 +91,7 @@ Memory memory_of(const TensorView& tensor, std::string_view name) {
     fail_argument(name, "expected data for shape {}, got a null pointer",
                   to_string(tensor.shape()));
   }
-  const auto at = reinterpret_cast<std::intptr_t>(tensor.data());
-  Memory memory{at + before, at + after, size, 0};
+  Memory memory{at + before, at + after, size, 0, false};
   if (after - before == elements * size) {
     memory.run = after - before;  // a contiguous tensor
     return memory;

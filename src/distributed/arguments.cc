@@ -4,6 +4,7 @@
 
 #include "distributed/arguments.h"
 
+#include <array>
 #include <cstddef>
 
 #include <fmt/format.h>
@@ -174,7 +175,9 @@ engine::Problem own_problem(const ShardedInputs& inputs, const AttentionOptions&
   ProblemShape own = shape;
   own.q_len = inputs.query.extent(2);
   own.kv_len = inputs.key.extent(2);
-  return {inputs.query, inputs.key, inputs.value, options, own};
+  const std::array<Memory, 3> memory{memory_of(inputs.query, "query"), memory_of(inputs.key, "key"),
+                                     memory_of(inputs.value, "value")};
+  return {inputs.query, inputs.key, inputs.value, options, memory, own};
 }
 
 }  // namespace fovea::distributed

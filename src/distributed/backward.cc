@@ -63,7 +63,7 @@ void write_rows(const TensorView& from, const MutableTensorView& to) {
 MutableTensorView sums_of(const TensorView& like, std::int64_t length, std::byte* at) {
   Shape shape = like.shape();
   shape[2] = length;
-  return {at, DType::kFloat32, shape, contiguous_strides(shape)};
+  return {at, DType::kFloat32, shape};
 }
 
 /// The gradient of an option that all ranks have, of which each rank computes a part.

@@ -40,11 +40,9 @@ struct Results {
   }
   MutableTensorView context(std::byte* at) const {
     const Shape shape{rows[0], rows[1], rows[2], value_dim};
-    return {at, type, shape, contiguous_strides(shape)};
+    return {at, type, shape};
   }
-  MutableTensorView lse(std::byte* at) const {
-    return {at + context_bytes(), type, rows, contiguous_strides(rows)};
-  }
+  MutableTensorView lse(std::byte* at) const { return {at + context_bytes(), type, rows}; }
 };
 
 /// Computes the results on the keys of this rank, without sinks.

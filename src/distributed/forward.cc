@@ -91,11 +91,11 @@ class ForwardPass : public RingPass {
       const std::int64_t queries = block.range.queries;
       const Shape rows = {shape_.batch, shape_.q_heads, queries};
       const Shape elements = {rows[0], rows[1], rows[2], tensors.value.extent(3)};
-      const MutableTensorView lse(lse_, type_, rows, contiguous_strides(rows));
+      const MutableTensorView lse(lse_, type_, rows);
       MutableTensorView context;
       if (context_wanted_) {
         context = rows_.place_of_first(block.first, queries);
-        if (!context.defined()) context = {context_, type_, elements, contiguous_strides(elements)};
+        if (!context.defined()) context = {context_, type_, elements};
       }
       const TensorView query = rows_from(inputs_.query, block.first, queries);
       RowLenses::Results results;

@@ -55,7 +55,7 @@ std::size_t PartialRows::memory_bytes() const {
 void PartialRows::use_memory(std::byte* memory) {
   if (memory_bytes() == 0) return;
   const Shape shape = sums_.shape();
-  sums_ = {memory, type_, shape, contiguous_strides(shape)};
+  sums_ = {memory, type_, shape};
 }
 
 MutableTensorView PartialRows::place_of_first(std::int64_t first, std::int64_t queries) const {

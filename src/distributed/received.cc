@@ -60,7 +60,7 @@ class ReceivedPass : private KeysAlone, public SummingPass {
     const std::array outputs = {&received_.sum, &received_.largest, &received_.recent};
     for (std::size_t i = 0; i < totals.size(); ++i) {
       if (!outputs[i]->defined()) continue;
-      totals[i] = {at, DType::kFloat32, shape, contiguous_strides(shape)};
+      totals[i] = {at, DType::kFloat32, shape};
       at += aligned(bytes_of(totals[i]));
     }
     return totals;

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kPatience{100};  // between two looks at the
 TensorView rows_at(const TensorView& like, const KeyPiece& piece, const std::byte* at) {
   Shape shape = like.shape();
   shape[2] = piece.positions.size();
-  return {at, like.dtype(), shape, contiguous_strides(shape)};
+  return {at, like.dtype(), shape};
 }
 
 /// Returns the positions from the first to the last chunk of which `seen` is true.
@@ -152,8 +152,7 @@ void RingPass::pack(const std::vector<KeyPiece>& pieces, std::byte* at) const {
   for (const KeyPiece& piece : pieces) {
     const PieceTensors own = own_piece(piece);
     for (const TensorView* tensor : {&own.key, &own.value}) {
-      copy_rows(*tensor,
-                {at, tensor->dtype(), tensor->shape(), contiguous_strides(tensor->shape())});
+      copy_rows(*tensor, {at, tensor->dtype(), tensor->shape()});
       at += aligned(bytes_of(*tensor));
     }
   }

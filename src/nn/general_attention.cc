@@ -22,7 +22,7 @@ namespace {
 template <class View>
 View one_head(const View& rows, std::int64_t batch, std::int64_t length) {
   const Shape shape{batch, 1, length, rows.extent(1)};
-  return {rows.data(), rows.dtype(), shape, contiguous_strides(shape)};
+  return {rows.data(), rows.dtype(), shape};
 }
 
 }  // namespace

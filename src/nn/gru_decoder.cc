@@ -43,7 +43,7 @@ GruDecoder::Step GruDecoder::step(const TensorView& embedding, const TensorView&
   run(rows, 1, as_rows_of(hidden, dtype, {batch_, dims_.hidden}, "hidden"));
   const TensorView weights = attention_.weights();
   const Shape shape{batch_, weights.extent(2)};
-  return {y_, after_, {weights.data(), dtype, shape, contiguous_strides(shape)}};
+  return {y_, after_, {weights.data(), dtype, shape}};
 }
 
 /// Runs all steps, starting from the hidden state `first`. `first` may be a view of `after_`, the

@@ -42,7 +42,7 @@ Shape with_width(const Shape& shape, std::int64_t width);
 
 /// Returns a view of the same elements with another shape of equal size.
 inline MutableTensorView reshaped(const MutableTensorView& contiguous, const Shape& shape) {
-  return {contiguous.data(), contiguous.dtype(), shape, contiguous_strides(shape)};
+  return {contiguous.data(), contiguous.dtype(), shape};
 }
 
 /// Calls `visit` with a zero of type float or double, according to `dtype`.

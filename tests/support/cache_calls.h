@@ -28,7 +28,7 @@ std::string full_message_of(const auto& call) {
 /// Returns a view of zeros, at most 8,000 bytes. All such views share their memory.
 inline TensorView zeros(DType dtype, const Shape& shape) {
   static std::vector<double> memory(1000);
-  return {memory.data(), dtype, shape, contiguous_strides(shape)};
+  return {memory.data(), dtype, shape};
 }
 
 /// Returns standard normal tokens.

@@ -8,6 +8,8 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -103,12 +105,6 @@ bool has_contiguous_rows(const TensorView& view) {
   return last < 0 || view.extent(last) <= 1 || view.strides()[last] == 1;
 }
 
-/// Sets valid strides for an empty tensor; NumPy's are arbitrary, often all 0.
-void tidy_if_empty(const Shape& shape, Strides& strides) {
-  if (std::find(shape.begin(), shape.end(), 0) == shape.end()) return;
-  for (int dim = 0; dim < strides.rank(); ++dim) strides[dim] = dim + 1 == strides.rank() ? 1 : 0;
-}
-
 }  // namespace
 
 void import_numpy() {
@@ -152,6 +148,16 @@ MutableTensorView Array::writable_view() const {
   return {const_cast<void*>(view_.data()), view_.dtype(), view_.shape(), view_.strides()};
 }
 
+template <class Extent, class StrideOf>
+void Array::set_view(const void* data, DType dtype, int rank, const Extent* extents,
+                     const StrideOf& stride_of) {
+  // Strides of empty arrays are arbitrary, often all 0.
+  const bool empty = std::find(extents, extents + rank, 0) != extents + rank;
+  std::construct_at(
+      &view_, data, dtype, rank, [&](int dim) { return extents[dim]; },
+      [&](int dim) { return empty ? std::int64_t{dim + 1 == rank} : stride_of(dim); });
+}
+
 bool Array::read_numpy(PyObject* source, const ArrayRequest& request) {
   if (!PyArray_CheckExact(source)) {
     if (!PyArray_Check(source)) return false;
@@ -179,18 +185,15 @@ bool Array::read_numpy(PyObject* source, const ArrayRequest& request) {
     raise_value_error("{}: expected an array that can be written to, got a read-only one",
                       request.name);
   }
-  const auto size = static_cast<npy_intp>(dtype_size(dtype));
+  // A shift, because divisions would take a tenth of the smallest call's time.
+  const int shift = std::countr_zero(dtype_size(dtype));
   const npy_intp* const extents = PyArray_DIMS(array);
   const npy_intp* const bytes = PyArray_STRIDES(array);
-  Shape shape, strides;
   bool whole = PyArray_ISALIGNED(array);
   for (int dim = 0; dim < rank; ++dim) {
-    shape.push_back(extents[dim]);
-    strides.push_back(bytes[dim] / size);
-    whole = whole && (extents[dim] <= 1 || bytes[dim] % size == 0);
+    whole = whole && (extents[dim] <= 1 || bytes[dim] >> shift << shift == bytes[dim]);
   }
-  tidy_if_empty(shape, strides);
-  view_ = TensorView(PyArray_DATA(array), dtype, shape, strides);
+  set_view(PyArray_DATA(array), dtype, rank, extents, [&](int dim) { return bytes[dim] >> shift; });
   if (whole && (!request.contiguous_rows || has_contiguous_rows(view_))) return true;
   if (request.writable) {
     if (whole) return true;  // the engine checks the strides
@@ -324,23 +327,20 @@ void Array::read_tensor(const nb::dlpack::dltensor& tensor, bool read_only,
     raise_value_error("{}: expected an array that can be written to, got a read-only one",
                       request.name);
   }
-  Shape shape;
   for (int dim = 0; dim < tensor.ndim; ++dim) {
     if (tensor.shape[dim] < 0) {
       raise_value_error("{}: expected extents of 0 or more, got {}", request.name,
                         tensor.shape[dim]);
     }
-    shape.push_back(tensor.shape[dim]);
   }
-  Strides strides;
+  const auto* const first = static_cast<const std::byte*>(tensor.data);
+  const void* const data = first == nullptr ? nullptr : first + tensor.byte_offset;
   if (tensor.strides != nullptr) {
-    for (int dim = 0; dim < tensor.ndim; ++dim) strides.push_back(tensor.strides[dim]);
+    set_view(data, dtype, tensor.ndim, tensor.shape, [&](int dim) { return tensor.strides[dim]; });
   } else {
-    strides = contiguous_strides(shape);
+    view_ = TensorView(data, dtype,
+                       Shape(std::span(tensor.shape, static_cast<std::size_t>(tensor.ndim))));
   }
-  tidy_if_empty(shape, strides);
-  const auto* const data = static_cast<const std::byte*>(tensor.data);
-  view_ = TensorView(data == nullptr ? nullptr : data + tensor.byte_offset, dtype, shape, strides);
   if (reinterpret_cast<std::uintptr_t>(view_.data()) % dtype_size(dtype) != 0) {
     raise_value_error("{}: expected aligned elements, got an address that is no multiple of {}",
                       request.name, dtype_size(dtype));
@@ -368,20 +368,17 @@ bool Array::read_buffer(const ArrayRequest& request) {
                                          buffer_->format == nullptr ? "B" : buffer_->format));
   }
   if (buffer_->ndim > kMaxRank) refuse_rank(request, buffer_->ndim);
-  Shape shape, strides;
   const auto size = static_cast<Py_ssize_t>(dtype_size(dtype));
   bool whole = reinterpret_cast<std::uintptr_t>(buffer_->buf) % dtype_size(dtype) == 0;
   for (int dim = 0; dim < buffer_->ndim; ++dim) {
-    shape.push_back(buffer_->shape[dim]);
-    strides.push_back(buffer_->strides[dim] / size);
     whole = whole && (buffer_->shape[dim] <= 1 || buffer_->strides[dim] % size == 0);
   }
   if (!whole) {
     raise_value_error("{}: expected aligned elements, got a buffer whose elements are not",
                       request.name);
   }
-  tidy_if_empty(shape, strides);
-  view_ = TensorView(buffer_->buf, dtype, shape, strides);
+  set_view(buffer_->buf, dtype, buffer_->ndim, buffer_->shape,
+           [&](int dim) { return buffer_->strides[dim] / size; });
   if (request.contiguous_rows && !request.writable && !has_contiguous_rows(view_)) {
     copy_ = std::make_unique<Tensor>(view_);
     view_ = *copy_;

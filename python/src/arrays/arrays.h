@@ -61,6 +61,9 @@ class Array {
   void read_tensor(const nanobind::dlpack::dltensor& tensor, bool read_only,
                    const ArrayRequest& request);
   bool read_buffer(const ArrayRequest& request);
+  template <class Extent, class StrideOf>
+  void set_view(const void* data, DType dtype, int rank, const Extent* extents,
+                const StrideOf& stride_of);
   void release() noexcept;
 
   PyObject* source_;           // borrowed
@@ -77,6 +80,7 @@ TensorRef keep_array(PyObject* source, const ArrayRequest& request);
 /// Returns a tensor of 2, 3 or 4 dimensions as [batch, heads, length, dim].
 template <class View>
 View with_rank_4(const View& view) {
+  if (view.rank() == 4) return view;
   Shape shape{1, 1, 1, 1};
   Strides strides{0, 0, 0, 0};
   const int missing = 4 - view.rank();
@@ -90,6 +94,7 @@ View with_rank_4(const View& view) {
 /// Returns an lse of 1, 2 or 3 dimensions as [batch, heads, length].
 template <class View>
 View with_rank_3(const View& view) {
+  if (view.rank() == 3) return view;
   Shape shape{1, 1, 1};
   Strides strides{0, 0, 0};
   const int missing = 3 - view.rank();

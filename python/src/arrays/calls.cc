@@ -101,6 +101,7 @@ void Signature::bind(PyObject* const* arguments, Py_ssize_t count, PyObject* key
   std::copy_n(arguments, given, bound.begin());
   std::fill(bound.begin() + count, bound.end(), nullptr);
   const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
+  if (named == 0 && given == required_) return;
   for (Py_ssize_t i = 0; i < named; ++i) {
     const std::size_t at = find(PyTuple_GET_ITEM(keywords, i));
     if (bound[at] != nullptr) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -87,7 +88,7 @@ NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Sh
     void* const data = made->tensor.data;
     if (exchange.object_of(made, &array) != 0) nb::raise_python_error();
     array_ = static_cast<PyObject*>(array);
-    view_ = MutableTensorView(data, dtype, shape, contiguous_strides(shape));
+    view_ = MutableTensorView(data, dtype, shape);
     return;
   }
   if (framework == Framework::kTorch) {
@@ -96,8 +97,7 @@ NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Sh
     const nb::object array =
         torch.attr("empty")(tuple_of(shape), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     const auto address = nb::cast<std::uintptr_t>(array.attr("data_ptr")());
-    view_ = MutableTensorView(reinterpret_cast<void*>(address), dtype, shape,
-                              contiguous_strides(shape));
+    view_ = MutableTensorView(reinterpret_cast<void*>(address), dtype, shape);
     array_ = Py_NewRef(array.ptr());
     return;
   }
@@ -118,8 +118,7 @@ NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Sh
   array_ = PyArray_NewFromDescr(&PyArray_Type, descr, shape.rank(), extents.data(), nullptr,
                                 nullptr, 0, nullptr);
   if (array_ == nullptr) nb::raise_python_error();
-  view_ =
-      MutableTensorView(PyArray_DATA(as_array(array_)), dtype, shape, contiguous_strides(shape));
+  std::construct_at(&view_, PyArray_DATA(as_array(array_)), dtype, shape);
 }
 
 NewArray::NewArray(NewArray&& other) noexcept

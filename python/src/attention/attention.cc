@@ -45,28 +45,28 @@ enum class Engine { kForward, kDecode, kReference };
 /// The output array of a call: the caller's or a new one.
 class Context {
  public:
-  Context(PyObject* out, const Array& query, Framework framework, DType dtype, const Shape& shape) {
-    if (out == nullptr) {
-      created_.emplace(query, framework, dtype, shape);
-      view_ = with_rank_4(created_->view());
-      return;
-    }
-    given_.emplace(out, ArrayRequest{.name = "out", .writable = true});
-    if (given_->view().shape() != shape) {
-      raise_value_error("out: expected the shape {} of the context, got {}", to_string(shape),
-                        to_string(given_->view().shape()));
-    }
-    view_ = with_rank_4(given_->writable_view());
-  }
+  Context(PyObject* out, const Array& query, Framework framework, DType dtype, const Shape& shape)
+      : view_(with_rank_4(out != nullptr
+                              ? take(out, shape)
+                              : created_.emplace(query, framework, dtype, shape).view())) {}
 
-  bool is_given() const { return given_.has_value(); }
+  bool is_given() const { return given_ != nullptr; }
   const MutableTensorView& view() const { return view_; }
   PyObject* release() { return is_given() ? Py_NewRef(given_->source()) : created_->release(); }
 
  private:
-  std::optional<Array> given_;
+  MutableTensorView take(PyObject* out, const Shape& shape) {
+    given_ = std::make_unique<Array>(out, ArrayRequest{.name = "out", .writable = true});
+    if (given_->view().shape() != shape) {
+      raise_value_error("out: expected the shape {} of the context, got {}", to_string(shape),
+                        to_string(given_->view().shape()));
+    }
+    return given_->writable_view();
+  }
+
+  std::unique_ptr<Array> given_;
   std::optional<NewArray> created_;
-  MutableTensorView view_;
+  const MutableTensorView view_;
 };
 
 struct Views {
@@ -79,10 +79,8 @@ struct Views {
 /// are this rank's part of sharded tensors.
 PyObject* compute(Engine engine, const Array& query, const Views& views, const Parameters& given,
                   Ranks* ranks = nullptr) {
-  std::optional<ProblemOptions> asked;
   bool plain = true;
   for (std::size_t i = kMask; i <= kThreads; ++i) plain = plain && given[i] == nullptr;
-  if (!plain) asked.emplace(given);
   // Constructed once, for calls without options and too short to need interruption.
   static const AttentionOptions defaults;
 
@@ -92,14 +90,15 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
   const Framework framework = engine == Engine::kReference ? Framework::kNumpy : query.framework();
   Context context(given[kOut], query, framework, dtype, result_shape(shape, views.value.extent(3)));
   AttentionOutputs outputs{.context = context.view()};
-  std::optional<NewArray> lse;
+  // On the heap: large, and rarely used.
+  std::unique_ptr<NewArray> lse;
   if (given[kReturnLse] != nullptr && truth(given[kReturnLse], "return_lse")) {
-    lse.emplace(query, framework, dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32,
-                result_shape(shape, -1));
+    lse = std::make_unique<NewArray>(query, framework,
+                                     dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32,
+                                     result_shape(shape, -1));
     outputs.lse = with_rank_3(lse->view());
   }
 
-  // On the heap: large, and rarely used.
   std::unique_ptr<Seen> seen;
   std::unique_ptr<const Lenses> lenses;
   if (given[kLenses] != nullptr) {
@@ -115,6 +114,8 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
           ? attention_decode(views.query, views.key, views.value, defaults, outputs)
           : forward(views.query, views.key, views.value, defaults, outputs);
     } else {
+      std::optional<ProblemOptions> asked;
+      if (!plain) asked.emplace(given);
       AttentionOptions none;
       AttentionOptions& options = asked ? asked->options : none;
       if (ranks != nullptr) {

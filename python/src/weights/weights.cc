@@ -325,8 +325,7 @@ PyObject* call_map(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyOb
     NewArray found(weighing.query(), Framework::kNumpy, weighing.sums(), shape);
     const std::int64_t heads = each ? weighing.q_heads() : 1;
     const Shape all_shape = {weighing.batch(), heads, request.rows, request.columns};
-    const MutableTensorView all(found.view().data(), weighing.sums(), all_shape,
-                                contiguous_strides(all_shape));
+    const MutableTensorView all(found.view().data(), weighing.sums(), all_shape);
     const auto write = [&](std::int64_t batch, std::int64_t head, const Tensor& cells) {
       const Tensor own = convert(cells, all.dtype());
       std::memcpy(all.address({batch, head, 0, 0}), own.view().data(),

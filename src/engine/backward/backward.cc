@@ -64,7 +64,7 @@ void for_each_offset(const TensorView& tensor, const Act& act) {
 MutableTensorView bias_sums(const Call& call) {
   const MutableTensorView& bias = call.gradients.grad_bias;
   if (!bias.defined() || call.memory.bias_sums == nullptr) return bias;
-  return {call.memory.bias_sums, DType::kFloat32, bias.shape(), contiguous_strides(bias.shape())};
+  return {call.memory.bias_sums, DType::kFloat32, bias.shape()};
 }
 
 kernels::BackwardHead kernel_head(const Call& call, const SequenceSpan& span, std::int64_t sequence,

@@ -31,9 +31,9 @@ void check_type(const Problem& problem, const MutableTensorView& output, const O
 }  // namespace
 
 OutputChecks::OutputChecks(const Problem& problem) : problem_(problem) {
-  add_input(problem.query, "query");
-  add_input(problem.key, "key");
-  add_input(problem.value, "value");
+  take(problem.memory[0], "query");
+  take(problem.memory[1], "key");
+  take(problem.memory[2], "value");
   add_input(problem.options.score.bias, "bias");
 }
 
@@ -49,7 +49,7 @@ void OutputChecks::add(const MutableTensorView& output, const OutputSpec& spec) 
                   to_string(output.shape()));
   }
   const Memory memory = memory_of(output, spec.name);
-  if (!elements_are_distinct(output)) {
+  if (!memory.row_major && !elements_are_distinct(output)) {
     fail_argument(spec.name,
                   "expected an element in memory for each index, got strides {} for shape {}",
                   to_string(output.strides()), to_string(output.shape()));
@@ -62,7 +62,8 @@ void OutputChecks::add(const MutableTensorView& output, const OutputSpec& spec) 
   for (std::size_t i = 0; i < count_; ++i) {
     const Taken& other = taken_[i];
     if (memory.overlaps(other.memory)) {
-      fail_argument(spec.name, "expected memory of its own, got some that {} uses", other.name);
+      fail_argument(spec.name, "expected memory of its own, got some that {} uses",
+                    std::string_view(other.name, other.name_size));
     }
   }
   take(memory, spec.name);

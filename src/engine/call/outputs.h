@@ -49,11 +49,12 @@ class OutputChecks {
  private:
   struct Taken {
     Memory memory;
-    std::string_view name;
+    const char* name;  // no std::string_view, which would be initialised for each possible tensor
+    std::size_t name_size;
   };
   void take(const Memory& memory, std::string_view name) {
     assert(count_ < taken_.size());
-    taken_[count_++] = {memory, name};
+    taken_[count_++] = {memory, name.data(), name.size()};
   }
 
   const Problem& problem_;

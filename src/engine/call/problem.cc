@@ -14,13 +14,14 @@
 namespace fovea::engine {
 namespace {
 
-void check_input(const TensorView& tensor, std::string_view name) {
+/// Returns the memory of a tensor.
+Memory check_input(const TensorView& tensor, std::string_view name) {
   validate_input(tensor, name);
   if (tensor.extent(3) > 1 && tensor.strides()[3] != 1) {
     fail_argument(name, "expected a contiguous last dimension (stride 1), got strides {}",
                   to_string(tensor.strides()));
   }
-  memory_of(tensor, name);
+  return memory_of(tensor, name);
 }
 
 /// Checks options that are multiplied by log2(e) and stored in float32, where float64 values may
@@ -30,11 +31,11 @@ void check_float32(const Problem& problem) {
   const auto holds = [](double number) {
     return std::isfinite(static_cast<float>(number * std::numbers::log2e_v<double>));
   };
-  const double scale = problem.scale();
-  if (!holds(scale)) {
-    fail_argument("scale", "expected a number that float32 holds, got {}", scale);
+  if (score.scale && !holds(*score.scale)) {
+    fail_argument("scale", "expected a number that float32 holds, got {}", *score.scale);
   }
   if (score.softcap > 0.0) {
+    const double scale = problem.scale();
     if (!holds(score.softcap) || static_cast<float>(score.softcap) == 0.0f) {
       fail_argument("softcap", "expected a number that float32 holds, got {}", score.softcap);
     }
@@ -55,9 +56,13 @@ void check_float32(const Problem& problem) {
 
 Problem make_problem(const TensorView& query, const TensorView& key, const TensorView& value,
                      const AttentionOptions& options) {
-  check_input(query, "query");
-  check_input(key, "key");
-  check_input(value, "value");
+  const Problem problem{
+      query,
+      key,
+      value,
+      options,
+      {check_input(query, "query"), check_input(key, "key"), check_input(value, "value")},
+      problem_shape(query, key, value, options)};
   const auto is_float64 = [](const TensorView& tensor) {
     return tensor.dtype() == DType::kFloat64;
   };
@@ -66,7 +71,6 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
         "dtype", "expected float64 for query, key and value or for none of them, got {}, {} and {}",
         dtype_name(query.dtype()), dtype_name(key.dtype()), dtype_name(value.dtype()));
   }
-  const Problem problem{query, key, value, options, problem_shape(query, key, value, options)};
   if (key.extent(3) != query.extent(3)) {
     fail_argument("key", "expected dim {} as query has, got {}", query.extent(3), key.extent(3));
   }

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <array>
 #include <string_view>
 
 #include "fovea/attention.h"
@@ -11,6 +12,7 @@
 #include "fovea/export.h"
 #include "fovea/tensor.h"
 
+#include "core/tensor_memory.h"
 #include "problem/problem_shape.h"
 
 namespace fovea::engine {
@@ -22,6 +24,7 @@ struct Problem {
   TensorView key;
   TensorView value;
   const AttentionOptions& options;
+  std::array<Memory, 3> memory;  // of query, key and value, for OutputChecks
   ProblemShape shape;
 
   std::int64_t head_dim() const { return query.extent(3); }

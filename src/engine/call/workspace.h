@@ -48,10 +48,8 @@ class FOVEA_API Workspace {
   // Moved out during a call, so that a nested call (from a progress callback) finds it empty and
   // allocates its own memory.
   static thread_local Owned kept_[2];
-  Owned& kept() const { return kept_[static_cast<std::size_t>(user_)]; }
 
-  const User user_;
-
+  Owned& kept_here_;  // the one of this thread and user
   Owned owned_;
   std::byte* data_ = nullptr;
 };

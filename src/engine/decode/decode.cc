@@ -6,6 +6,7 @@
 #include "engine/decode/decode.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -214,7 +215,9 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
   const TensorView key = as_long(cache.key);
   const TensorView value = as_long(cache.value);
   const engine::Problem checked = engine::make_problem(query, key, value, with_lengths);
-  const engine::Problem problem{query, cache.key, cache.value, with_lengths, checked.shape};
+  const std::array<Memory, 3> memory{checked.memory[0], memory_of(cache.key, "key"),
+                                     memory_of(cache.value, "value")};
+  const engine::Problem problem{query, cache.key, cache.value, with_lengths, memory, checked.shape};
   engine::validate_outputs(problem, outputs);
   engine::decode(problem, engine::Cache(cache), outputs, engine::Decoded::kAll);
 }

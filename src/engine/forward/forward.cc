@@ -45,7 +45,11 @@ kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs&
   const SequenceSpan span = sequence_span(options, shape, item.sequence);
   const std::int64_t kv_head = item.head / (shape.q_heads / shape.kv_heads);
 
-  kernels::ForwardHead head;
+  kernels::ForwardItem made;
+  made.q_begin = item.q_begin;
+  made.q_end = item.q_end;
+  made.in_place = item.in_place;
+  kernels::ForwardHead& head = made.head;
   head.origin = {.batch = item.sequence,
                  .head = item.head,
                  .offset = query_offset(options, shape, item.sequence),
@@ -65,7 +69,7 @@ kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs&
     head.context_head_stride = head_stride(outputs.context);
     head.lse_head_stride = head_stride(outputs.lse);
   }
-  return {head, item.q_begin, item.q_end, item.in_place};
+  return made;
 }
 
 void forward_fused(const Problem& problem, bool decoded, const AttentionOutputs& outputs) {
@@ -83,19 +87,22 @@ void forward_fused(const Problem& problem, bool decoded, const AttentionOutputs&
       return kernel_item(problem, outputs, plan.item(workspace.data(), i));
     };
     kernels::ForwardItem current = item(number);
-    std::optional<kernels::HeadLenses> seen;
-    if (lenses.any()) {
-      const ScorePosition& origin = current.head.origin;
-      const SequenceSpan span = sequence_span(problem.options, problem.shape, origin.batch);
-      seen = head_lenses(wanted, span, origin.head);
-      maps->place(span.batch, origin.head, *seen);
-      current.head.lenses = &*seen;
-    }
-    kernels::ForwardItem next;
-    const bool more = number + plan.threads() < plan.items();
-    if (more) next = item(number + plan.threads());
-    kernels::forward_item(plan.setup(), current, more ? &next : nullptr,
-                          plan.scratch_of(workspace.data(), thread), execution.stop);
+    const auto compute = [&](const kernels::ForwardItem* next) {
+      kernels::forward_item(plan.setup(), current, next, plan.scratch_of(workspace.data(), thread),
+                            execution.stop);
+    };
+    const auto compute_before_next = [&] {
+      if (number + plan.threads() >= plan.items()) return compute(nullptr);
+      const kernels::ForwardItem next = item(number + plan.threads());
+      compute(&next);
+    };
+    if (!maps) return compute_before_next();
+    const ScorePosition& origin = current.head.origin;
+    const SequenceSpan span = sequence_span(problem.options, problem.shape, origin.batch);
+    kernels::HeadLenses seen = head_lenses(wanted, span, origin.head);
+    maps->place(span.batch, origin.head, seen);
+    current.head.lenses = &seen;
+    compute_before_next();
   });
   if (maps) {
     maps->finish();
@@ -106,9 +113,9 @@ void forward_fused(const Problem& problem, bool decoded, const AttentionOutputs&
 
 /// Computes the sequences that are not decoded.
 void forward_in_tiles(const Problem& problem, const AttentionOutputs& outputs) {
-  const kernels::ForwardSizes sizes = forward_sizes(problem);
   const kernels::LensSetup lenses = lens_setup(problem, lenses_of(outputs));
   if (!lenses.any()) return forward_fused(problem, false, outputs);
+  const kernels::ForwardSizes sizes = forward_sizes(problem);
   // Where the pass with lenses is another one, lenses have a pass of their own, so that they do not
   // change the context.
   bool apart = forward_sizes(problem, lenses).block_keys != sizes.block_keys;
@@ -122,7 +129,8 @@ void forward_in_tiles(const Problem& problem, const AttentionOutputs& outputs) {
 
   // Report the progress of both passes as one.
   AttentionOptions options = problem.options;
-  const Problem part{problem.query, problem.key, problem.value, options, problem.shape};
+  const Problem part{problem.query, problem.key,    problem.value,
+                     options,       problem.memory, problem.shape};
   const auto& progress = problem.options.execution.progress;
   const std::int64_t more = ForwardPlan(problem, false, false, lenses).items();
   std::int64_t before = 0;
@@ -239,7 +247,7 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
   // Work items are largest with a single thread.
   AttentionOptions on_one_thread = options;
   on_one_thread.execution.threads = 1;
-  const engine::Problem alone{query, key, value, on_one_thread, problem.shape};
+  const engine::Problem alone{query, key, value, on_one_thread, problem.memory, problem.shape};
   const kernels::LensSetup setup = engine::lens_setup(problem, lenses);
   std::size_t bytes = 0;
   for (const engine::Decoded which : engine::kDecodedKinds) {

@@ -131,7 +131,7 @@ void summarize(const Problem& problem, const HeadSummary& summary) {
   }
 
   const WeightInputs inputs{problem.query, problem.key, told.lse};
-  const Problem second{problem.query, problem.key, problem.value, options, shape};
+  const Problem second{problem.query, problem.key, problem.value, options, problem.memory, shape};
   const WeightsCall call(inputs, second);
   const bool neighbours =
       summary.previous_key.defined() || summary.own_key.defined() || summary.next_key.defined();

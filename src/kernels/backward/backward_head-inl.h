@@ -124,7 +124,7 @@ class HeadPass {
   /// Processes `keys` keys of the block, which has `count`, from key stretch_ on.
   void attend_stretch(std::int64_t keys, std::int64_t count) {
     products_.begin_stretch(stretch_);
-    const std::int64_t tiles = (keys + kTileRows - 1) / kTileRows;
+    const std::int64_t tiles = tiles_of(keys);
     std::int64_t segments = 0;
     for (std::int64_t q = 0; q < rows_; q += kPanelLanes) {
       number_ = q / kPanelLanes;
@@ -134,7 +134,7 @@ class HeadPass {
       if (segments == 0) continue;
       if (!loaded_) {
         load();
-        prefetch_next((count + kTileRows - 1) / kTileRows);
+        prefetch_next(tiles_of(count));
         loaded_ = true;
       }
       for (std::int64_t s = 0; s < segments; ++s) {

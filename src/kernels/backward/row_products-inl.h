@@ -105,7 +105,7 @@ class RowProducts {
 
   /// Packs `count` keys and values of a block, from key `first` on, and zeroes their gradients.
   void pack_block(const ForwardHead& head, std::int64_t first, std::int64_t count) {
-    const std::int64_t kept = (count + kTileRows - 1) / kTileRows * kTileRows;
+    const std::int64_t kept = tiles_of(count) * kTileRows;
     Arithmetic::pack_keys(head.key, first, count, forward_.head_dim, scratch_.forward.keys);
     if (setup_.grad_query) {
       pack_finite_rows(head.key, first, count, kept, forward_.head_dim, scratch_.key_rows,

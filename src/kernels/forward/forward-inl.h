@@ -152,7 +152,7 @@ class ItemPass {
   /// Processes a block that the pipeline does not.
   void attend_block(std::int64_t p, std::int64_t block) {
     const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
-    const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
+    const std::int64_t tiles = tiles_of(count);
     keys_.enter(block, count);
     attend(p, block, tiles, find_segments(mask_, head_, scratch_.panels[p], block, tiles, scratch_),
            false);
@@ -306,7 +306,7 @@ class ItemPass {
         if (pushed) continue;
       }
       const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
-      const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
+      const std::int64_t tiles = tiles_of(count);
       last = block + count >= panel.keys_end;
       const std::int64_t segments = find_segments(mask_, head_, panel, block, tiles, scratch_);
       pushed = false;
@@ -400,9 +400,7 @@ class ItemPass {
     if (head.heads > 1) count = std::min(count, head.q_len - query);
     next_queries_.start(head.query_rows(row), query, count, setup_.head_dim, tiles);
   }
-  std::int64_t value_tiles() const {
-    return std::max<std::int64_t>(1, (setup_.value_dim + kTileRows - 1) / kTileRows);
-  }
+  std::int64_t value_tiles() const { return std::max<std::int64_t>(1, tiles_of(setup_.value_dim)); }
 
   /// Starts prefetching the keys and values of the next block, or of the next item's first block.
   void prefetch_next_block(std::int64_t next, std::int64_t tiles) {
@@ -422,7 +420,7 @@ class ItemPass {
                       bool last) {
     const Floats d;
     Panel& panel = scratch_.panels[p];
-    for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
+    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
       hn::Store(hn::Set(d, kLowest), d, scratch_.block_maximum + lane);
       hn::Store(hn::Zero(d), d, scratch_.block_sum + lane);
     }

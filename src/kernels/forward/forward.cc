@@ -14,6 +14,7 @@
 #include "kernels/forward/forward.h"
 #include "kernels/forward/forward_amx.h"
 #include "kernels/forward/forward_bf16.h"
+#include "kernels/simd/target.h"
 #include "kernels/tile/float_arithmetic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -83,10 +84,19 @@ const ForwardFunctions& float_forward() {
 namespace {
 
 const ForwardFunctions& functions_for(const ForwardSetup& setup) {
-  if (const auto* amx = amx_forward(setup)) return *amx;
-  if (const auto* emulated = emulated_amx_forward(setup)) return *emulated;
-  if (const auto* bf16 = bf16_forward(setup)) return *bf16;
-  return float_forward();
+  const ForwardFunctions* other = nullptr;
+  switch (tile_unit_active()) {
+    case TileUnitKind::kHardware:
+      other = amx_forward(setup);
+      break;
+    case TileUnitKind::kEmulated:
+      other = emulated_amx_forward(setup);
+      break;
+    case TileUnitKind::kNone:
+      other = bf16_forward(setup);
+      break;
+  }
+  return other != nullptr ? *other : float_forward();
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 namespace fovea::kernels {
 
-/// Returns the entry points for the tile unit; null unless the active target has one and it is used
-/// for these types.
+/// Return the entry points for the tile unit of the active target, in hardware or emulated; null
+/// unless it is used for these types.
 const ForwardFunctions* amx_forward(const ForwardSetup& setup);
 const ForwardFunctions* emulated_amx_forward(const ForwardSetup& setup);
 

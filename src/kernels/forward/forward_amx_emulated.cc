@@ -4,7 +4,6 @@
 
 #include "kernels/forward/forward_amx.h"
 #include "kernels/simd/bf16_targets.h"
-#include "kernels/simd/target.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/forward/forward_amx_emulated.cc"
@@ -24,8 +23,7 @@ namespace fovea::kernels {
 
 const ForwardFunctions* emulated_amx_forward([[maybe_unused]] const ForwardSetup& setup) {
 #ifdef FOVEA_HAS_AMX_FORWARD
-  return tile_unit_active() == TileUnitKind::kEmulated ? N_AMX_EMULATED::amx_functions(setup)
-                                                       : nullptr;
+  return N_AMX_EMULATED::amx_functions(setup);
 #else
   return nullptr;
 #endif

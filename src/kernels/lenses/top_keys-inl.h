@@ -136,7 +136,7 @@ class TopKeyLens {
     std::int64_t count = 0;
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch.segments[s];
-      const std::int64_t end = (segment.first_key + segment.keys + kTileRows - 1) / kTileRows;
+      const std::int64_t end = tiles_of(segment.first_key + segment.keys);
       for (std::int64_t tile = segment.first_key / kTileRows; tile < end; ++tile) {
         for (std::int64_t v = 0; v < segment.vectors; ++v) {
           const std::int64_t lane = (segment.first_vector + v) * kLanes;

@@ -46,6 +46,9 @@ constexpr int kPanelVectors = 3;
 /// The number of queries in a panel, one per lane.
 constexpr std::int64_t kPanelLanes = kPanelVectors * kLanes;
 
+/// Returns the tiles that `count` rows fill.
+constexpr std::int64_t tiles_of(std::int64_t count) { return (count + kTileRows - 1) / kTileRows; }
+
 }  // namespace fovea::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -115,7 +115,7 @@ struct FloatArithmetic {
     Vector doubt = hn::Zero(d);
     for (std::int64_t r = 0; r < count; ++r) {
       float* const row = to + r * width;
-      copy_row(rows, first + r, dim, row, width);
+      copy_rows(rows, first + r, 1, dim, row, width);
       // x - x is 0 if x is finite, else NaN.
       for (std::int64_t c = 0; c < width; c += kLanes) {
         const Vector x = hn::Load(d, row + c);
@@ -125,18 +125,21 @@ struct FloatArithmetic {
     std::fill(to + count * width, to + kept * width, 0.0f);
     return hn::AllTrue(d, hn::Eq(doubt, hn::Zero(d)));
   }
-  /// Copies a row, padded with zeros from `dim` to `width`.
-  static HWY_INLINE void copy_row(const InputRows& rows, std::int64_t row, std::int64_t dim,
-                                  float* HWY_RESTRICT to, std::int64_t width) {
+  /// Copies `count` rows of `dim` numbers, padded with zeros to `width`, the next whole vector.
+  static HWY_INLINE void copy_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
+                                   std::int64_t dim, float* to, std::int64_t width) {
     const Floats d;
     with_element_type(rows.dtype, [&](auto* type) {
       using T = std::remove_cvref_t<decltype(*type)>;
-      const T* from = rows.row_as<T>(row);
-      std::int64_t c = 0;
-      for (; c + kLanes <= dim; c += kLanes) hn::Store(load_floats(d, from + c), d, to + c);
-      for (; c < dim; ++c) to[c] = static_cast<float>(from[c]);
+      for (std::int64_t r = 0; r < count; ++r) {
+        const T* const from = rows.row_as<T>(first + r);
+        float* const HWY_RESTRICT row = to + r * width;
+        std::int64_t c = 0;
+        for (; c + kLanes <= dim; c += kLanes) hn::Store(load_floats(d, from + c), d, row + c);
+        if (c < dim) hn::Store(hn::Zero(d), d, row + c);
+        for (; c < dim; ++c) row[c] = static_cast<float>(from[c]);
+      }
     });
-    std::fill(to + dim, to + width, 0.0f);
   }
   /// Sets a packed row to zero.
   static void clear_row(float* rows, std::int64_t row, std::int64_t width) {

@@ -48,7 +48,7 @@ class KeyBlock : public LaneContexts<ArithmeticOfTiles> {
   bool enter(std::int64_t block, std::int64_t count) {
     if (block == block_) return false;
     block_ = block;
-    const std::int64_t kept = (count + kTileRows - 1) / kTileRows * kTileRows;
+    const std::int64_t kept = tiles_of(count) * kTileRows;
     Arithmetic::pack_keys(head_.key, block, count, setup_.head_dim, scratch_.keys);
     doubtful_.open(block);
     if (Arithmetic::pack_values(head_.value, block, count, kept, setup_.value_dim, scratch_.values,

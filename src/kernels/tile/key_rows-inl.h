@@ -122,6 +122,7 @@ class KeyRows {
     ForwardScratchSizes sizes = HWY_NAMESPACE::scratch_sizes<Arithmetic>(setup);
     sizes.query_steps = whole_vectors(setup.head_dim);
     sizes.value_dim = whole_vectors(setup.value_dim);
+    sizes.value_tiles = tiles_of(sizes.value_dim);
     return sizes;
   }
 
@@ -256,9 +257,7 @@ class KeyRows {
       return {rows.row_as<float>(block_), rows.stride};
     }
     const std::int64_t width = whole_vectors(dim);
-    for (std::int64_t r = 0; r < count_; ++r) {
-      Arithmetic::copy_row(rows, block_ + r, dim, to + r * width, width);
-    }
+    Arithmetic::copy_rows(rows, block_, count_, dim, to, width);
     return {to, width};
   }
 

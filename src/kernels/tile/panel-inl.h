@@ -68,6 +68,8 @@ ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
           .block_keys = setup.block_keys,
           .query_steps = steps<Arithmetic>(setup.head_dim),
           .block_steps = steps<Arithmetic>(setup.block_keys),
+          .tiles = setup.block_keys / kTileRows,
+          .value_tiles = tiles_of(setup.value_dim),
           .value_dim = setup.value_dim,
           .most_keys = setup.most_keys,
           .bias_keys = score.bias.defined() ? kBiasKeys : 0,

@@ -10,7 +10,6 @@ namespace fovea::kernels {
 
 std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& s) {
   Arena arena(base);
-  const std::int64_t tiles = s.block_keys / s.tile_rows;
   panels = arena.take<Panel>(s.panels);
   for (std::int64_t p = 0; p < s.panels; ++p) {
     Panel unused;
@@ -38,8 +37,7 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
   keys = arena.take<float>(s.keys > 0 ? s.keys : s.block_keys * s.query_steps);
   // One extra cache line: tiles at power-of-two distances would map to the same cache sets.
   value_tile_stride = s.block_steps * s.tile_rows + 16;
-  values = arena.take<float>(
-      s.keys > 0 ? s.values : (s.value_dim + s.tile_rows - 1) / s.tile_rows * value_tile_stride);
+  values = arena.take<float>(s.keys > 0 ? s.values : s.value_tiles * value_tile_stride);
   blocks = arena.take<std::uint8_t>(s.blocks);
   unfit = arena.take<std::uint32_t>(s.unfit);
   block_maximum = arena.take<float>(s.lanes);
@@ -57,8 +55,8 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
       arena.take<float>(s.position_bias ? s.panels * s.lanes + s.most_keys + 2 * s.block_keys : 0);
   key_begin = arena.take<std::int32_t>(s.lanes);
   key_end = arena.take<std::int32_t>(s.lanes);
-  segments = arena.take<Segment>(tiles);
-  masked = arena.take<std::uint8_t>(tiles);
+  segments = arena.take<Segment>(s.tiles);
+  masked = arena.take<std::uint8_t>(s.tiles);
   visible = arena.take<std::uint8_t>(s.rows_of_mask ? s.lanes * s.block_keys : 0);
   const std::int64_t keys_with_values = s.value_dim > 0 ? s.block_keys : 0;
   doubtful = arena.take<std::int32_t>(keys_with_values);

@@ -52,6 +52,7 @@ struct Segment {
 struct ForwardScratchSizes {
   std::int64_t panels, lanes, tile_rows, block_keys;
   std::int64_t query_steps, block_steps;  // tile steps over head_dim and over the keys of a block
+  std::int64_t tiles, value_tiles;        // of the keys of a block and of value_dim
   std::int64_t value_dim, most_keys, bias_keys;
   bool rows_of_mask, dropout, position_bias;
   /// Unless 0, the floats of `weights`, of which there are then two, as of `scores`, and

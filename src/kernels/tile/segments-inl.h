@@ -26,8 +26,8 @@ namespace fovea::kernels::HWY_NAMESPACE {
 inline void find_ranges(const Mask& mask, const ForwardHead& head, Panel& panel) {
   panel.exact = true;
   if (mask.allows_all()) {
-    std::fill(panel.key_begin, panel.key_begin + kPanelLanes, std::int64_t{0});
-    std::fill(panel.key_end, panel.key_end + kPanelLanes, head.kv_len);
+    std::fill_n(panel.key_begin, panel.vectors * kLanes, std::int64_t{0});
+    std::fill_n(panel.key_end, panel.vectors * kLanes, head.kv_len);
     std::fill(panel.ranges, panel.ranges + panel.vectors,
               VectorRange{.begin = 0, .end = head.kv_len, .all_begin = 0, .all_end = head.kv_len});
     panel.keys_begin = 0;

@@ -76,7 +76,7 @@ class WeightsPass {
     const std::int64_t first = item_.k_begin / kBiasKeys * kBiasKeys;
     for (std::int64_t block = first; block < item_.k_end; block += setup_.block_keys) {
       const std::int64_t count = std::min(setup_.block_keys, item_.k_end - block);
-      const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
+      const std::int64_t tiles = tiles_of(count);
       Arithmetic::pack_keys(head_.key, block, count, setup_.head_dim, scratch_.forward.keys);
       if (item_.of_columns()) begin_columns(tiles * kTileRows);
       for (std::int64_t q = item_.q_begin; q < item_.q_end; q += kPanelLanes) {

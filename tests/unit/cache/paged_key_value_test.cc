@@ -40,7 +40,7 @@ struct Pages {
 };
 
 TensorView with_shape(const TensorView& view, const Shape& shape) {
-  return {view.data(), view.dtype(), shape, contiguous_strides(shape)};
+  return {view.data(), view.dtype(), shape};
 }
 TensorView with_strides(const TensorView& view, const Strides& strides) {
   return {view.data(), view.dtype(), view.shape(), strides};

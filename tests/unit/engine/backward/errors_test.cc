@@ -76,7 +76,7 @@ void PrintTo(const BadBackward& bad, std::ostream* stream) { *stream << bad.name
 
 template <class Pointee>
 BasicTensorView<Pointee> with(const BasicTensorView<Pointee>& view, const Shape& shape) {
-  return {view.data(), view.dtype(), shape, contiguous_strides(shape)};
+  return {view.data(), view.dtype(), shape};
 }
 template <class Pointee>
 BasicTensorView<Pointee> with(const BasicTensorView<Pointee>& view, const Strides& strides,

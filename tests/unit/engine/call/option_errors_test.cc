@@ -355,7 +355,7 @@ TEST(AttentionOptionErrorsDeathTest, NullData) {
     std::_Exit(0);
   };
   const auto nothing = [](DType dtype, const Shape& shape) {
-    return TensorView(nullptr, dtype, shape, contiguous_strides(shape));
+    return TensorView(nullptr, dtype, shape);
   };
   EXPECT_EXIT(refusal_of([&](Call& c) {
                 c.options.score.bias = nothing(DType::kFloat32, {6, 8});

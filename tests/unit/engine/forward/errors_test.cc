@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 TensorView with_shape(const TensorView& view, const Shape& shape) {
-  return {view.data(), view.dtype(), shape, contiguous_strides(shape)};
+  return {view.data(), view.dtype(), shape};
 }
 TensorView with_strides(const TensorView& view, const Shape& shape, const Strides& strides) {
   return {view.data(), view.dtype(), shape, strides};
