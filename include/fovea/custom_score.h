@@ -201,33 +201,39 @@ struct DerivativeOf {
   }
 };
 
-/// Computes scores = factor * functor(scores) for a row in full vectors of D, starting at lane `i`.
-/// Returns the first lane that no full vector covers.
+/// Computes scores = factor * functor(scores) for the lanes [begin, end) of a tile, whole vectors
+/// of D and at least one.
 template <class D, class Functor>
-HWY_INLINE std::int64_t score_lanes(D d, const Functor& functor, ScoreTile tile, ScorePosition at,
-                                    float* scores, std::int64_t i) {
+HWY_INLINE void score_lanes(D d, const Functor& functor, const ScoreTile& tile, std::int64_t begin,
+                            std::int64_t end) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (; i + lanes <= tile.lanes; i += lanes) {
-    at.query = tile.first.query + i;
-    const auto result = functor(d, hn::LoadU(d, scores + i), ScoreLanes<D>(at));
-    hn::StoreU(hn::Mul(hn::Set(d, tile.factor), result), d, scores + i);
+  // Copies, which do not change as scores are stored: the functor's constants are set up once.
+  const std::int64_t keys = tile.keys, stride = tile.stride;
+  const auto factor = hn::Set(d, tile.factor);
+  float* scores = tile.scores;
+  ScorePosition at = tile.first;
+  const std::int64_t query = at.query;
+  for (std::int64_t k = 0; k < keys; ++k, ++at.key, scores += stride) {
+    std::int64_t i = begin;
+    do {
+      at.query = query + i;
+      const auto result = functor(d, hn::LoadU(d, scores + i), ScoreLanes<D>(at));
+      hn::StoreU(hn::Mul(factor, result), d, scores + i);
+      i += static_cast<std::int64_t>(hn::Lanes(d));
+    } while (i < end);
   }
-  return i;
 }
 
 /// Computes scores = factor * functor(scores) for a tile.
 template <class Functor>
 HWY_INLINE void score_tile(const Functor& functor, const ScoreTile& tile) {
   namespace hn = hwy::HWY_NAMESPACE;
-  ScorePosition at = tile.first;
-  for (std::int64_t k = 0; k < tile.keys; ++k) {
-    at.key = tile.first.key + k;
-    float* scores = tile.scores + k * tile.stride;
-    const std::int64_t rest = score_lanes(hn::CappedTag<float, 16>(), functor, tile, at, scores, 0);
-    // Lanes are left over only if the engine's vectors are shorter than the vectors used above.
-    score_lanes(hn::CappedTag<float, 1>(), functor, tile, at, scores, rest);
-  }
+  const hn::CappedTag<float, 16> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t whole = tile.lanes / lanes * lanes;
+  if (whole > 0) score_lanes(d, functor, tile, 0, whole);
+  // Lanes are left over if the engine's vectors are shorter than those used above.
+  if (whole < tile.lanes) score_lanes(hn::CappedTag<float, 1>(), functor, tile, whole, tile.lanes);
 }
 
 /// Applies the functor to one score in double precision.

@@ -81,14 +81,15 @@ HWY_INLINE V by_the_library(D d, V x, const Function& function) {
   return hn::Load(d, lanes);
 }
 
-/// Returns tanh x = (e - 1) / (e + 1) with e = exp(2 |x|). e - 1 is computed without cancellation,
-/// so small x keep their precision.
+/// 2 log2(e)
+constexpr float kTanhScale = 2.885390082f;
+/// Returns tanh x for kTanhScale * x. tanh x = (e - 1) / (e + 1) with e = exp(2 |x|), and e - 1 is
+/// computed without cancellation, so small x keep their precision.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V tanh_of_floats(D d, V x) {
-  // In float32, tanh rounds to 1 from 9.02 on, and 2 log2(e) 9.02 = 26.02.
-  const V y = hn::Mul(hn::Abs(x), hn::Set(d, 2.885390082f));
+HWY_INLINE V tanh_of_scaled(D d, V scaled) {
   V fraction, power;
-  split_exponent(d, at_most(d, 27.0f, y), fraction, power);
+  // In float32, tanh rounds to 1 from 9.02 on, and 2 log2(e) 9.02 = 26.02.
+  split_exponent(d, at_most(d, 27.0f, hn::Abs(scaled)), fraction, power);
   const V slope = hn::Mul(exp2_slope(d, fraction), fraction);
   const V less_one = hn::MulAdd(power, slope, hn::Sub(power, hn::Set(d, 1.0f)));
   const V more_one = hn::Add(less_one, hn::Set(d, 2.0f));
@@ -101,7 +102,7 @@ HWY_INLINE V tanh_of_floats(D d, V x) {
 #else
   const V quotient = hn::Div(less_one, more_one);
 #endif
-  return hn::CopySign(quotient, x);
+  return hn::CopySign(quotient, scaled);
 }
 
 }  // namespace simd_math
@@ -127,7 +128,7 @@ HWY_INLINE V tanh(D d, V x) {
   if constexpr (sizeof(hn::TFromD<D>) == sizeof(double)) {
     return simd_math::by_the_library(d, x, [](double one) { return std::tanh(one); });
   } else {
-    return simd_math::tanh_of_floats(d, x);
+    return simd_math::tanh_of_scaled(d, hn::Mul(hn::Set(d, simd_math::kTanhScale), x));
   }
 }
 

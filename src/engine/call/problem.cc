@@ -39,7 +39,7 @@ void check_float32(const Problem& problem) {
     if (!holds(score.softcap) || static_cast<float>(score.softcap) == 0.0f) {
       fail_argument("softcap", "expected a number that float32 holds, got {}", score.softcap);
     }
-    if (!holds(scale / score.softcap)) {
+    if (!holds(2.0 * scale / score.softcap)) {
       fail_argument("softcap",
                     "expected scale / softcap to be a number that float32 holds, got {} / {}",
                     scale, score.softcap);

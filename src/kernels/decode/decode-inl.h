@@ -339,7 +339,8 @@ class DecodePass {
       const double factor = score_.softcap * (custom ? 1.0 : kLog2E);
       const Vector cap = hn::Set(d, static_cast<float>(factor));
       for (std::int64_t k = 0; k < count; k += kLanes) {
-        hn::Store(hn::Mul(cap, fovea::HWY_NAMESPACE::tanh(d, hn::Load(d, scores + k))), d,
+        const Vector scaled = hn::Load(d, scores + k);
+        hn::Store(hn::Mul(cap, fovea::HWY_NAMESPACE::simd_math::tanh_of_scaled(d, scaled)), d,
                   scores + k);
       }
     }

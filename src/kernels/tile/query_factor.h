@@ -10,13 +10,14 @@
 
 namespace fovea::kernels {
 
-/// Returns the product of all factors before the first stage. With a softcap: scale / softcap. With
-/// a custom function, which needs scores without log2(e): the scale. Otherwise: scale * log2(e),
-/// because the softmax uses 2^x.
+/// Returns the product of all factors before the first stage. With a softcap: 2 log2(e) scale /
+/// softcap, for tanh_of_scaled(). With a custom function, which needs scores without log2(e): the
+/// scale. Otherwise: scale * log2(e), because the softmax uses 2^x.
 inline float query_factor(const ScoreOptions& score, double scale) {
-  if (score.softcap > 0) return static_cast<float>(scale / score.softcap);
+  constexpr double kLog2E = std::numbers::log2e_v<double>;
+  if (score.softcap > 0) return static_cast<float>(2.0 * kLog2E * scale / score.softcap);
   const bool custom = score.custom.tile != nullptr;
-  return static_cast<float>(scale * (custom ? 1.0 : std::numbers::log2e_v<double>));
+  return static_cast<float>(scale * (custom ? 1.0 : kLog2E));
 }
 
 }  // namespace fovea::kernels

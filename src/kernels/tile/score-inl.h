@@ -39,13 +39,14 @@ HWY_INLINE void scale_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float
   }
 }
 
-/// Computes scores = factor * tanh(scores) for one tile of `lanes` lanes.
+/// Computes scores = factor * tanh(scores / kTanhScale) for one tile of `lanes` lanes.
 HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float factor) {
   const Floats d;
   for (std::int64_t k = 0; k < kTileRows; ++k) {
     for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
       float* at = scores + k * kPanelLanes + lane;
-      hn::Store(hn::Mul(hn::Set(d, factor), fovea::HWY_NAMESPACE::tanh(d, hn::Load(d, at))), d, at);
+      const Vector t = fovea::HWY_NAMESPACE::simd_math::tanh_of_scaled(d, hn::Load(d, at));
+      hn::Store(hn::Mul(hn::Set(d, factor), t), d, at);
     }
   }
 }

@@ -69,6 +69,8 @@ TEST(Shape, HoldsUpToSixExtents) {
             "tensor: expected at most 6 dimensions, got more");
   EXPECT_EQ(shape.rank(), kMaxRank);
   EXPECT_THROW((Shape{1, 2, 3, 4, 5, 6, 7}), InvalidArgument);
+  EXPECT_EQ(Shape(3, [](int dim) { return 10 - dim; }), (Shape{10, 9, 8}));
+  EXPECT_THROW(Shape(kMaxRank + 1, [](int) { return 1; }), InvalidArgument);
 }
 
 TEST(Shape, ComparesExtentsAndRank) {
@@ -143,6 +145,19 @@ TEST(TensorView, UndefinedWithoutData) {
   EXPECT_EQ(scalar.rank(), 0);
   EXPECT_EQ(scalar.size(), 1);
   EXPECT_EQ(scalar.at<float>({}), 2.5F);
+}
+
+TEST(TensorView, TakesShapeAndStridesInSeveralForms) {
+  const Tensor tensor = counting({2, 3});
+  const void* const data = tensor.view().data();
+  const TensorView rows(data, DType::kInt64, {2, 3});
+  EXPECT_EQ(rows.strides(), (Strides{3, 1}));
+  const TensorView columns(
+      data, DType::kInt64, 2, [](int dim) { return 3 - dim; }, [](int dim) { return 1 + 2 * dim; });
+  EXPECT_EQ(columns.shape(), (Shape{3, 2}));
+  EXPECT_EQ(columns.strides(), (Strides{1, 3}));
+  EXPECT_EQ(columns.at<std::int64_t>({2, 1}), rows.at<std::int64_t>({1, 2}));
+  EXPECT_THROW(TensorView(data, DType::kInt64, {kBig, kBig}), InvalidArgument);
 }
 
 TEST(TensorView, SlicesAndTransposesWithoutCopying) {
@@ -286,6 +301,7 @@ TEST(Tensor, ReshapesWithoutCopying) {
   EXPECT_EQ(reshaped.shape(), (Shape{3, 1, 2}));
   EXPECT_EQ(reshaped.view().data(), data);
   EXPECT_EQ(reshaped.at<std::int64_t>({2, 0, 1}), 5);
+  EXPECT_EQ(reshaped.view().strides(), (Strides{2, 2, 1}));
 }
 
 TEST(Convert, CopiesStridedViewsRowByRow) {

@@ -24,6 +24,7 @@
 #include "kernels/decode/decode_bf16.h"
 #include "support/blocks.h"
 #include "support/forward.h"
+#include "support/message_of.h"
 #include "support/random_problem.h"
 
 namespace fovea::test {
@@ -408,6 +409,12 @@ TEST(AttentionDecode, PagedErrors) {
   Blocks wrong = blocks;
   wrong.table.at<std::int64_t>({1, 2}) = 1000;
   EXPECT_EQ(message(p.query, wrong.view()).substr(0, 12), "block_table:");
+  // The last block is memory of the cache even if no sequence uses it.
+  Blocks right = blocks;
+  const std::int64_t last = right.value.extent(0) - 1;
+  const MutableTensorView there(&right.value.at<float>({last, 0, 0, 0}), {2, 4, 1, 16});
+  EXPECT_EQ(message_of([&] { attention_decode(p.query, right.view(), {}, {.context = there}); }),
+            "context: expected memory of its own, got some that value uses");
 }
 
 }  // namespace
