@@ -83,9 +83,10 @@ class FOVEA_API Shape {
 
   /// `rank` numbers, number_of(dim) for each dimension.
   template <class NumberOf>
-  requires std::is_invocable_r_v<std::int64_t, NumberOf, int> Shape(int rank,
-                                                                    const NumberOf& number_of)
+  requires(std::is_invocable_r_v<std::int64_t, const NumberOf&, int>)
+      Shape(int rank, const NumberOf& number_of)
       : rank_(rank) {
+    assert(rank >= 0);
     if (rank > kMaxRank) fail_rank();
     for (int dim = 0; dim < rank; ++dim) extents_[static_cast<std::size_t>(dim)] = number_of(dim);
   }

@@ -98,7 +98,7 @@ std::int64_t element_count(const Shape& shape) {
       fail("tensor: expected extents of 0 or more, got shape {}", to_string(shape));
     }
     zero = zero || extent == 0;
-    // Of GCC and Clang; a division would take most of the time of a small tensor's view().
+    // Of GCC and Clang; a division would take most of the time for a small tensor.
     fits = !__builtin_mul_overflow(count, extent, &count) && fits;
   }
   if (zero) return 0;

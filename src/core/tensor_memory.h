@@ -25,7 +25,7 @@ struct Memory {
   std::intptr_t end;
   std::int64_t run;
   std::int64_t period;
-  bool row_major;  // row-major order without gaps; may be false for an empty tensor
+  bool row_major;  // row-major order without gaps; may be false for an empty or enormous tensor
 
   /// Returns whether the two may share an address. Conservative: returns false only if a shared
   /// address is impossible.

@@ -81,6 +81,9 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
                   Ranks* ranks = nullptr) {
   bool plain = true;
   for (std::size_t i = kMask; i <= kThreads; ++i) plain = plain && given[i] == nullptr;
+  // On the heap, as lse and lenses: large, and rarely used.
+  std::unique_ptr<ProblemOptions> asked;
+  if (!plain) asked = std::make_unique<ProblemOptions>(given);
   // Constructed once, for calls without options and too short to need interruption.
   static const AttentionOptions defaults;
 
@@ -90,7 +93,6 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
   const Framework framework = engine == Engine::kReference ? Framework::kNumpy : query.framework();
   Context context(given[kOut], query, framework, dtype, result_shape(shape, views.value.extent(3)));
   AttentionOutputs outputs{.context = context.view()};
-  // On the heap: large, and rarely used.
   std::unique_ptr<NewArray> lse;
   if (given[kReturnLse] != nullptr && truth(given[kReturnLse], "return_lse")) {
     lse = std::make_unique<NewArray>(query, framework,
@@ -114,8 +116,6 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
           ? attention_decode(views.query, views.key, views.value, defaults, outputs)
           : forward(views.query, views.key, views.value, defaults, outputs);
     } else {
-      std::optional<ProblemOptions> asked;
-      if (!plain) asked.emplace(given);
       AttentionOptions none;
       AttentionOptions& options = asked ? asked->options : none;
       if (ranks != nullptr) {

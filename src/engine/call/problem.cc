@@ -10,6 +10,7 @@
 
 #include "core/fail.h"
 #include "core/tensor_memory.h"
+#include "kernels/tile/query_factor.h"
 
 namespace fovea::engine {
 namespace {
@@ -24,7 +25,7 @@ Memory check_input(const TensorView& tensor, std::string_view name) {
   return memory_of(tensor, name);
 }
 
-/// Checks options that are multiplied by log2(e) and stored in float32, where float64 values may
+/// Checks options that are multiplied by a factor and stored in float32, where float64 values may
 /// overflow or underflow.
 void check_float32(const Problem& problem) {
   const ScoreOptions& score = problem.options.score;
@@ -39,9 +40,10 @@ void check_float32(const Problem& problem) {
     if (!holds(score.softcap) || static_cast<float>(score.softcap) == 0.0f) {
       fail_argument("softcap", "expected a number that float32 holds, got {}", score.softcap);
     }
-    if (!holds(2.0 * scale / score.softcap)) {
+    if (!std::isfinite(kernels::query_factor(score, scale))) {
       fail_argument("softcap",
-                    "expected scale / softcap to be a number that float32 holds, got {} / {}",
+                    "expected 2 log2(e) scale / softcap to be a number that float32 holds, got "
+                    "scale {} and softcap {}",
                     scale, score.softcap);
     }
   }
@@ -50,6 +52,19 @@ void check_float32(const Problem& problem) {
       fail_argument("sinks", "expected numbers that float32 holds, got {}", sink);
     }
   }
+}
+
+ProblemShape shape_of(const TensorView& query, const TensorView& key, const TensorView& value,
+                      const AttentionOptions& options) {
+  const auto is_float64 = [](const TensorView& tensor) {
+    return tensor.dtype() == DType::kFloat64;
+  };
+  if (is_float64(key) != is_float64(query) || is_float64(value) != is_float64(query)) {
+    fail_argument(
+        "dtype", "expected float64 for query, key and value or for none of them, got {}, {} and {}",
+        dtype_name(query.dtype()), dtype_name(key.dtype()), dtype_name(value.dtype()));
+  }
+  return problem_shape(query, key, value, options);
 }
 
 }  // namespace
@@ -62,15 +77,7 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
       value,
       options,
       {check_input(query, "query"), check_input(key, "key"), check_input(value, "value")},
-      problem_shape(query, key, value, options)};
-  const auto is_float64 = [](const TensorView& tensor) {
-    return tensor.dtype() == DType::kFloat64;
-  };
-  if (is_float64(key) != is_float64(query) || is_float64(value) != is_float64(query)) {
-    fail_argument(
-        "dtype", "expected float64 for query, key and value or for none of them, got {}, {} and {}",
-        dtype_name(query.dtype()), dtype_name(key.dtype()), dtype_name(value.dtype()));
-  }
+      shape_of(query, key, value, options)};
   if (key.extent(3) != query.extent(3)) {
     fail_argument("key", "expected dim {} as query has, got {}", query.extent(3), key.extent(3));
   }

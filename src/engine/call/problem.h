@@ -24,7 +24,7 @@ struct Problem {
   TensorView key;
   TensorView value;
   const AttentionOptions& options;
-  std::array<Memory, 3> memory;  // of query, key and value, for OutputChecks
+  std::array<Memory, 3> memory;  // of query, key and value, for OutputChecks only
   ProblemShape shape;
 
   std::int64_t head_dim() const { return query.extent(3); }

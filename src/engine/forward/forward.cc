@@ -91,18 +91,18 @@ void forward_fused(const Problem& problem, bool decoded, const AttentionOutputs&
       kernels::forward_item(plan.setup(), current, next, plan.scratch_of(workspace.data(), thread),
                             execution.stop);
     };
-    const auto compute_before_next = [&] {
+    const auto compute_and_prefetch = [&] {
       if (number + plan.threads() >= plan.items()) return compute(nullptr);
       const kernels::ForwardItem next = item(number + plan.threads());
       compute(&next);
     };
-    if (!maps) return compute_before_next();
+    if (!maps) return compute_and_prefetch();
     const ScorePosition& origin = current.head.origin;
     const SequenceSpan span = sequence_span(problem.options, problem.shape, origin.batch);
     kernels::HeadLenses seen = head_lenses(wanted, span, origin.head);
     maps->place(span.batch, origin.head, seen);
     current.head.lenses = &seen;
-    compute_before_next();
+    compute_and_prefetch();
   });
   if (maps) {
     maps->finish();

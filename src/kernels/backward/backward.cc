@@ -18,6 +18,7 @@
 #include "kernels/backward/backward_bf16.h"
 #include "kernels/backward/prepare_rows-inl.h"
 #include "kernels/backward/row_products-inl.h"
+#include "kernels/simd/target.h"
 #include "kernels/tile/float_arithmetic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -77,10 +78,19 @@ const BackwardFunctions& float_backward() {
 namespace {
 
 const BackwardFunctions& functions_for(const BackwardSetup& setup) {
-  if (const auto* amx = amx_backward(setup)) return *amx;
-  if (const auto* emulated = emulated_amx_backward(setup)) return *emulated;
-  if (const auto* bf16 = bf16_backward(setup)) return *bf16;
-  return float_backward();
+  const BackwardFunctions* special = nullptr;
+  switch (tile_unit_active()) {
+    case TileUnitKind::kHardware:
+      special = amx_backward(setup);
+      break;
+    case TileUnitKind::kEmulated:
+      special = emulated_amx_backward(setup);
+      break;
+    case TileUnitKind::kNone:
+      special = bf16_backward(setup);
+      break;
+  }
+  return special != nullptr ? *special : float_backward();
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include "kernels/backward/backward_amx.h"
 
 #include "kernels/simd/bf16_targets.h"
-#include "kernels/simd/target.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/backward/backward_amx.cc"
@@ -25,8 +24,7 @@ namespace fovea::kernels {
 
 const BackwardFunctions* amx_backward([[maybe_unused]] const BackwardSetup& setup) {
 #ifdef FOVEA_HAS_AMX_BACKWARD
-  return tile_unit_active() == TileUnitKind::kHardware ? N_AMX::amx_backward_functions(setup)
-                                                       : nullptr;
+  return N_AMX::amx_backward_functions(setup);
 #else
   return nullptr;
 #endif

@@ -9,8 +9,8 @@
 
 namespace fovea::kernels {
 
-/// Returns the entry points for the tile unit; null unless the active target has one and it is used
-/// for these types.
+/// Return the entry points for the tile unit; null unless it is used for these types. Call the
+/// first only if tile_unit_active() is kHardware, and the second only if it is kEmulated.
 const BackwardFunctions* amx_backward(const BackwardSetup& setup);
 const BackwardFunctions* emulated_amx_backward(const BackwardSetup& setup);
 

@@ -4,7 +4,6 @@
 
 #include "kernels/backward/backward_amx.h"
 #include "kernels/simd/bf16_targets.h"
-#include "kernels/simd/target.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/backward/backward_amx_emulated.cc"
@@ -24,9 +23,7 @@ namespace fovea::kernels {
 
 const BackwardFunctions* emulated_amx_backward([[maybe_unused]] const BackwardSetup& setup) {
 #ifdef FOVEA_HAS_AMX_BACKWARD
-  return tile_unit_active() == TileUnitKind::kEmulated
-             ? N_AMX_EMULATED::amx_backward_functions(setup)
-             : nullptr;
+  return N_AMX_EMULATED::amx_backward_functions(setup);
 #else
   return nullptr;
 #endif

@@ -84,19 +84,19 @@ const ForwardFunctions& float_forward() {
 namespace {
 
 const ForwardFunctions& functions_for(const ForwardSetup& setup) {
-  const ForwardFunctions* other = nullptr;
+  const ForwardFunctions* special = nullptr;
   switch (tile_unit_active()) {
     case TileUnitKind::kHardware:
-      other = amx_forward(setup);
+      special = amx_forward(setup);
       break;
     case TileUnitKind::kEmulated:
-      other = emulated_amx_forward(setup);
+      special = emulated_amx_forward(setup);
       break;
     case TileUnitKind::kNone:
-      other = bf16_forward(setup);
+      special = bf16_forward(setup);
       break;
   }
-  return other != nullptr ? *other : float_forward();
+  return special != nullptr ? *special : float_forward();
 }
 
 }  // namespace

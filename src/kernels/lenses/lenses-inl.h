@@ -153,7 +153,8 @@ class ItemLenses {
     PanelLenses& seen = own_.panels[p];
     if (lenses_.map) begin_cells(panel, block, segments, seen);
     if (!lenses_.statistics) return;
-    // Without branches, so that the compiler vectorises the loop.
+    // Without branches, so that the compiler vectorises the loop. Lanes without a row, here and in
+    // end_weights(), may have any numbers.
     for (std::int64_t i = 0; i < kPanelLanes; ++i) {
       const double sum = static_cast<double>(panel.sum[i]);  // already rescaled
       const double factor = static_cast<double>(scratch_.factor[i]);

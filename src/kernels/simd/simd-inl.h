@@ -46,7 +46,7 @@ constexpr int kPanelVectors = 3;
 /// The number of queries in a panel, one per lane.
 constexpr std::int64_t kPanelLanes = kPanelVectors * kLanes;
 
-/// Returns the tiles that `count` rows fill.
+/// Returns the number of tiles that `count` rows fill.
 constexpr std::int64_t tiles_of(std::int64_t count) { return (count + kTileRows - 1) / kTileRows; }
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

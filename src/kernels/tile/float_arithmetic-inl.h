@@ -13,6 +13,7 @@
 #endif
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 
 #include "fovea/simd_math-inl.h"
@@ -108,7 +109,8 @@ struct FloatArithmetic {
   }
 
   /// Packs `count` rows, starting at row `first`, into a [kept][width] buffer, padded with zeros
-  /// beyond `dim` and `count`. Returns whether all elements are finite.
+  /// beyond `dim` and `count`. `width` is that of copy_rows(). Returns whether all elements are
+  /// finite.
   static bool pack_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
                         std::int64_t kept, std::int64_t dim, float* to, std::int64_t width) {
     const Floats d;
@@ -125,9 +127,11 @@ struct FloatArithmetic {
     std::fill(to + count * width, to + kept * width, 0.0f);
     return hn::AllTrue(d, hn::Eq(doubt, hn::Zero(d)));
   }
-  /// Copies `count` rows of `dim` numbers, padded with zeros to `width`, the next whole vector.
+  /// Copies `count` rows of `dim` numbers, padded with zeros to `width`: `dim` rounded up to whole
+  /// vectors.
   static HWY_INLINE void copy_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
                                    std::int64_t dim, float* to, std::int64_t width) {
+    assert(dim <= width && width < dim + kLanes);
     const Floats d;
     with_element_type(rows.dtype, [&](auto* type) {
       using T = std::remove_cvref_t<decltype(*type)>;

@@ -37,7 +37,7 @@ struct Panel {
   float* sum;               // [lanes], of 2^(score - maximum)
   float* lse_sum;           // [lanes], the same for lse; usually `sum` itself
   std::int64_t* key_begin;  // [lanes], the range of keys visible to each row;
-  std::int64_t* key_end;    // lanes without a row have the range of the last row
+  std::int64_t* key_end;    // lanes without a row have the range of the last one, up to `vectors`
 };
 
 /// A run of adjacent tiles of a block that are computed for the same vectors of a panel.
@@ -52,7 +52,8 @@ struct Segment {
 struct ForwardScratchSizes {
   std::int64_t panels, lanes, tile_rows, block_keys;
   std::int64_t query_steps, block_steps;  // tile steps over head_dim and over the keys of a block
-  std::int64_t tiles, value_tiles;        // of the keys of a block and of value_dim
+  std::int64_t tiles;                     // of the keys of a block
+  std::int64_t value_tiles;               // of value_dim, unless `values` is set
   std::int64_t value_dim, most_keys, bias_keys;
   bool rows_of_mask, dropout, position_bias;
   /// Unless 0, the floats of `weights`, of which there are then two, as of `scores`, and
