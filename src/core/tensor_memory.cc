@@ -42,8 +42,8 @@ class Steps {
   std::size_t count_ = 0;
 };
 
-/// Returns the bytes of a tensor with elements in row-major order and without gaps, for which no
-/// other check is needed; 0 for any other tensor.
+/// Returns the size in bytes of a tensor in row-major order without gaps, which needs no other
+/// check. Returns 0 for any other tensor.
 std::int64_t row_major_bytes(const TensorView& tensor) {
   auto bytes = static_cast<std::int64_t>(dtype_size(tensor.dtype()));
   std::int64_t step = 1;

@@ -35,7 +35,7 @@ void WeightsPass::run(const std::function<void(const Part&)>& work) {
       ProblemShape shape = shape_;
       shape.q_len = queries;
       shape.kv_len = block.range.keys;
-      // Without memory: no outputs are checked.
+      // `memory` is empty, because no outputs are checked.
       const engine::Problem problem{own.query, own.key, own.key, options, {}, shape};
       work({block.range, block.first, own, problem});
     });

@@ -9,8 +9,8 @@
 
 namespace fovea::kernels {
 
-/// Return the entry points for the tile unit; null unless it is used for these types. Call the
-/// first only if tile_unit_active() is kHardware, and the second only if it is kEmulated.
+/// Return the entry points for the tile unit, or null if other passes are faster for these types.
+/// Call the first only if tile_unit_active() is kHardware, the second only if it is kEmulated.
 const BackwardFunctions* amx_backward(const BackwardSetup& setup);
 const BackwardFunctions* emulated_amx_backward(const BackwardSetup& setup);
 
