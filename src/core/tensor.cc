@@ -190,9 +190,10 @@ MutableTensorView Tensor::view() {
 
 Tensor Tensor::reshaped(const Shape& shape) && {
   check_count(element_count(shape));
+  const Shape wanted = shape;  // `shape` may be that of this tensor, which is moved
   Tensor result = std::move(*this);
-  result.shape_ = shape;
-  result.strides_ = contiguous_strides(shape);
+  result.shape_ = wanted;
+  result.strides_ = contiguous_strides(wanted);
   return result;
 }
 

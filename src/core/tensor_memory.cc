@@ -92,8 +92,8 @@ Memory memory_of(const TensorView& tensor, std::string_view name) {
                   to_string(tensor.shape()));
   }
   Memory memory{at + before, at + after, size, 0, false};
-  if (after - before == elements * size) {
-    memory.run = after - before;  // a contiguous tensor
+  if ((after - before) / size == elements) {  // elements * size may overflow
+    memory.run = after - before;              // a contiguous tensor
     return memory;
   }
   for (const Step& step : Steps(tensor)) {

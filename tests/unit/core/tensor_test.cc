@@ -304,6 +304,13 @@ TEST(Tensor, ReshapesWithoutCopying) {
   EXPECT_EQ(reshaped.view().strides(), (Strides{2, 2, 1}));
 }
 
+TEST(Tensor, ReshapesToItsOwnShape) {
+  Tensor tensor = counting({2, 3});
+  const Tensor same = std::move(tensor).reshaped(tensor.shape());
+  EXPECT_EQ(same.shape(), (Shape{2, 3}));
+  EXPECT_EQ(same.at<std::int64_t>({1, 2}), 5);
+}
+
 TEST(Convert, CopiesStridedViewsRowByRow) {
   const Tensor turned(counting({2, 3}).view().transposed(0, 1));
   EXPECT_EQ(turned.shape(), (Shape{3, 2}));
