@@ -210,10 +210,12 @@ class HeadPass {
       }
       products_.template scores<kVectors>(*panel_, number_, k, lane);
       if (rescored_) {
-        stages_.run(*panel_, block_ + stretch_, k, lane, lanes,
-                    derivative_ ? scratch_.derivative + lane : nullptr);
+        stages_.template run<kVectors>(*panel_, block_ + stretch_, k, lane,
+                                       derivative_ ? scratch_.derivative + lane : nullptr);
       }
-      if (scratch_.forward.masked[k / kTileRows] != 0) stages_.mask_tile(*panel_, k, lane, lanes);
+      if (scratch_.forward.masked[k / kTileRows] != 0) {
+        stages_.template mask_tile<kVectors>(*panel_, k, lane);
+      }
       hide_lanes_without_row(k, lane + lanes);
       if (of_scores) products_.template weight_gradients<kVectors>(number_, k, lane);
       if (plain) {

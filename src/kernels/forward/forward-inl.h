@@ -51,23 +51,17 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
-#include <limits>
-#include <numbers>
-#include <optional>
 
 #include <hwy/highway.h>
 
-#include "fovea/simd_math-inl.h"
-
 #include "kernels/forward/forward.h"
+#include "kernels/forward/item_prefetch-inl.h"
+#include "kernels/forward/running_softmax-inl.h"
 #include "kernels/lenses/lenses-inl.h"
-#include "kernels/tile/dropout-inl.h"
 #include "kernels/tile/key_block-inl.h"
 #include "kernels/tile/key_rows-inl.h"
 #include "kernels/tile/panel-inl.h"
-#include "kernels/tile/prefetcher.h"
 #include "kernels/tile/score-inl.h"
 #include "kernels/tile/scratch.h"
 #include "kernels/tile/segments-inl.h"
@@ -86,9 +80,8 @@ std::size_t item_scratch_bytes(const ForwardSetup& setup) {
 }
 
 /// One work item: some queries of one head or, in place, of several heads, and all keys visible to
-/// them. `Keys` computes the
-/// products with a block of keys and values: KeyBlock, KeyRows or AmxKeys. `Lenses` is NoLenses,
-/// ItemLenses or, with AmxKeys, AmxLenses.
+/// them. `Keys` computes the products with a block of keys and values: KeyBlock, KeyRows or
+/// AmxKeys. `Lenses` is NoLenses, ItemLenses or, with AmxKeys, AmxLenses.
 template <class Keys, class Lenses>
 class ItemPass {
  public:
@@ -103,16 +96,15 @@ class ItemPass {
       : setup_(setup),
         item_(item),
         head_(item.head),
-        next_(next),
-        score_(setup.options->score),
         mask_(setup.options->mask),
         stages_(setup, item.head, scratch_, Arithmetic::kScalesQueries),
         keys_(setup, item.head, scratch_),
-        dropout_(dropout_of(setup, item.head)),
         score_factor_(stages_.score_factor()),
-        pushes_(kOwnSoftmax && !stages_.any() && !dropout_),
+        softmax_(setup, item.head, scratch_, score_factor_),
+        pushes_(kOwnSoftmax && !stages_.any() && !softmax_.dropout()),
         lenses_(setup, item.head, scratch_,
-                scratch + scratch_.lay_out(scratch, Keys::scratch_sizes(setup)), score_factor_) {}
+                scratch + scratch_.lay_out(scratch, Keys::scratch_sizes(setup)), score_factor_),
+        prefetch_(setup, item, next) {}
 
   void run(const std::stop_token& stop) {
     for (std::int64_t q = item_.q_begin; q < item_.q_end; q += kPanelLanes) {
@@ -166,15 +158,12 @@ class ItemPass {
     if constexpr (kOwnSoftmax) {
       if (!panel.loaded) lenses_.open(p, panel);
     }
-    if (score_.sinks.empty() && head_.lse.data == nullptr) {
-      normalize(panel);
-    } else {
-      normalize_with_sink(panel);
-    }
-    lenses_.close(p, panel, lens_factor());
+    softmax_.finish(panel);
+    lenses_.close(p, panel, softmax_.lens_factor());
     if (head_.context.data == nullptr) return;
     if constexpr (Keys::kMayWriteProduct) {
-      if (segments > 0) return keys_.write_product(panel, segments, [&] { fetch_rows(); });
+      if (segments > 0)
+        return keys_.write_product(panel, segments, [&] { prefetch_.fetch_for_values(); });
     }
     keys_.write_context(panel);
   }
@@ -182,10 +171,6 @@ class ItemPass {
   Keys& keys() { return keys_; }
 
  private:
-  /// Whether lenses have other factors than contexts, those of exact weights.
-  static constexpr bool kOwnLensFactor = kOwnSoftmax && !Lenses::kNone;
-  float* lens_factor() const { return kOwnLensFactor ? scratch_.block_lse_sum : scratch_.factor; }
-
   // ---- panels -----------------------------------------------------------------------------------
 
   void open_panel(std::int64_t p, std::int64_t first_query, std::int64_t rows) {
@@ -241,55 +226,6 @@ class ItemPass {
     return false;
   }
 
-  /// Computes factor = 1 / sum, or 0 for a row without a visible key.
-  void normalize(const Panel& panel) {
-    const Floats d;
-    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
-      const auto write = [&](const float* sums, float* to) HWY_ATTR {
-        const Vector sum = hn::Load(d, sums + lane);
-        const Vector factor = hn::Div(hn::Set(d, 1.0f), sum);
-        hn::Store(hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), factor), d, to + lane);
-      };
-      write(panel.sum, scratch_.factor);
-      if constexpr (kOwnLensFactor) write(panel.lse_sum, lens_factor());
-    }
-  }
-
-  /// Computes the same factors with the sink's share, and writes lse.
-  void normalize_with_sink(const Panel& panel) {
-    constexpr double kLn2 = std::numbers::ln2_v<double>;
-    const bool sink = !score_.sinks.empty();
-    const double sink_logit =
-        sink ? score_.sinks[static_cast<std::size_t>(head_.origin.head)] : 0.0;
-    for (std::int64_t lane = 0; lane < panel.rows; ++lane) {
-      double maximum = Keys::reference(panel.maximum[lane], score_factor_);
-      // A saturated maximum was already -FLT_MAX, or nearly, before the factor log2(e).
-      if (panel.maximum[lane] == kLowest) maximum /= kLn2;
-      double sum = static_cast<double>(panel.sum[lane]);
-      double lse_sum = static_cast<double>(panel.lse_sum[lane]);
-      double shrink = 1.0;
-      if (sink && std::isfinite(sink_logit)) {
-        // The sink is one more score, without a value.
-        const double logit = sink_logit / kLn2;
-        const double before = sum == 0.0 ? logit : maximum;
-        maximum = std::max(before, logit);
-        shrink = std::exp2(before - maximum);
-        const double more = std::exp2(logit - maximum);
-        sum = sum * shrink + more;
-        lse_sum = lse_sum * shrink + more;
-      }
-      // A row without a visible key or sink has context 0 and lse -inf.
-      scratch_.factor[lane] = sum == 0.0 ? 0.0f : static_cast<float>(shrink / sum);
-      if constexpr (kOwnLensFactor) {
-        lens_factor()[lane] = sum == 0.0 ? 0.0f : static_cast<float>(shrink / lse_sum);
-      }
-      if (head_.lse.data != nullptr) {
-        head_.lse_of(panel.first_query + lane) =
-            sum == 0.0 ? kMinusInfinity : static_cast<float>(maximum * kLn2 + std::log(lse_sum));
-      }
-    }
-  }
-
   // ---- blocks of keys ---------------------------------------------------------------------------
 
   /// Processes the keys [begin, end), whole blocks, for one panel.
@@ -311,7 +247,9 @@ class ItemPass {
       const std::int64_t segments = find_segments(mask_, head_, panel, block, tiles, scratch_);
       pushed = false;
       if (segments == 0) continue;
-      if (keys_.enter(block, count)) prefetch_next_block(block + count, tiles);
+      if (keys_.enter(block, count)) {
+        prefetch_.start_block(block + count, keys_end_, panels_, tiles);
+      }
       if constexpr (Keys::kMayRefuse) {
         if (!refuse(panel, keys_.rows_that_see_unfit(panel))) return;
       }
@@ -322,7 +260,12 @@ class ItemPass {
         keys_.flush(*this, score_factor_);
         attend_block(p, block);  // flush() may have entered another block
       } else {
-        prefetch_around(p, tiles, last);
+        if (p + 1 < panels_) {
+          prefetch_.start_queries(scratch_.panels[p + 1], tiles);
+        } else if (last) {
+          prefetch_.start_next_item(tiles);
+        }
+        prefetch_.start_contexts(panel, last);
         left = attend(p, block, tiles, segments, last);
       }
     }
@@ -377,42 +320,6 @@ class ItemPass {
     return true;
   }
 
-  /// Starts prefetching the queries of the next panel (if it is not loaded yet) or of the next
-  /// item. While the last block of this panel is processed, also prefetches the panel's context
-  /// rows.
-  void prefetch_around(std::int64_t p, std::int64_t tiles, bool last) {
-    const Panel& panel = scratch_.panels[p];
-    if (p + 1 < panels_) {
-      const Panel& next = scratch_.panels[p + 1];
-      if (!next.loaded) prefetch_queries(head_, next.first_query, next.rows, tiles);
-    } else if (last && next_ != nullptr) {
-      prefetch_queries(next_->head, next_->q_begin,
-                       std::min(kPanelLanes, next_->q_end - next_->q_begin), tiles);
-    }
-    // Rows of several heads are usually too few to matter, unless they follow each other.
-    const bool whole = last && head_.context.data != nullptr && head_.context_is_even();
-    context_rows_.start(head_.context, panel.first_query, whole ? panel.rows : 0, setup_.value_dim,
-                        value_tiles());
-  }
-  void prefetch_queries(const ForwardHead& head, std::int64_t row, std::int64_t count,
-                        std::int64_t tiles) {
-    const std::int64_t query = head.query_of(row);
-    if (head.heads > 1) count = std::min(count, head.q_len - query);
-    next_queries_.start(head.query_rows(row), query, count, setup_.head_dim, tiles);
-  }
-  std::int64_t value_tiles() const { return std::max<std::int64_t>(1, tiles_of(setup_.value_dim)); }
-
-  /// Starts prefetching the keys and values of the next block, or of the next item's first block.
-  void prefetch_next_block(std::int64_t next, std::int64_t tiles) {
-    const bool ours = next < keys_end_;
-    if (!ours && next_ == nullptr) return;
-    const ForwardHead& head = ours ? head_ : next_->head;
-    const std::int64_t first = ours ? next : 0;
-    const std::int64_t rows = std::min(setup_.block_keys, (ours ? keys_end_ : head.kv_len) - first);
-    next_keys_.start(head.key, first, rows, setup_.head_dim, panels_ * tiles);
-    next_values_.start(head.value, first, rows, setup_.value_dim, panels_ * value_tiles());
-  }
-
   // ---- one panel and one block ------------------------------------------------------------------
 
   /// Returns the number of segments whose weights close_panel() is to multiply with the values.
@@ -438,22 +345,20 @@ class ItemPass {
       lenses_.rescale(p, panel);
     } else {
       lenses_.look_at_scores(p, panel, block, tiles, segments);
-      raise_panel_maximum(panel);
+      softmax_.raise(panel);
     }
     lenses_.begin_weights(p, panel, block, segments);
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.segments[s];
       with_vectors(segment.vectors, [&](auto vectors) {
         if constexpr (kOwnSoftmax) {
-          keys_.template compute_weights<decltype(vectors)::value>(panel, block, segment,
-                                                                   score_factor_, dropout_);
+          keys_.template compute_weights<decltype(vectors)::value>(
+              panel, block, segment, score_factor_, softmax_.dropout());
           lenses_.look_at_weights(p, panel, block, segment);
         } else if (lenses_.watches_weights()) {
           lenses_.template compute_weights<decltype(vectors)::value>(p, panel, block, segment);
-        } else if (dropout_) {
-          compute_weights<decltype(vectors)::value, true>(panel, block, segment);
         } else {
-          compute_weights<decltype(vectors)::value, false>(panel, block, segment);
+          softmax_.template compute_weights<decltype(vectors)::value>(panel, block, segment);
         }
       });
     }
@@ -461,7 +366,7 @@ class ItemPass {
       keys_.add_block_sums(panel);
     } else {
       lenses_.end_weights(p);
-      add_block_sum(panel);
+      softmax_.add_block_sums(panel);
     }
     if (head_.context.data == nullptr) return 0;
     if constexpr (Keys::kMayWriteProduct) {
@@ -485,128 +390,72 @@ class ItemPass {
     for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTileRows) {
       float* scores = scratch_.scores + k * kPanelLanes + lane;
       const bool masked = scratch_.masked[k / kTileRows] != 0;
-      next_keys_.fetch();
-      next_queries_.fetch();
+      prefetch_.fetch_for_scores();
       float* maximum = scratch_.block_maximum;
       if constexpr (!kOwnSoftmax) maximum = lenses_.maximum_of(k, maximum);
-      // If stages or a mask follow, the maximum is computed after them.
-      keys_.template scores<kVectors>(
-          k, panel.queries + lane, scores,
-          (stages || masked ? scratch_.ignored_maximum : maximum) + lane);
-      if (!stages && !masked) continue;
-      if (stages) stages_.run(panel, block, k, lane, kVectors * kLanes);
-      if (masked) stages_.mask_tile(panel, k, lane, kVectors * kLanes);
+      if (stages) {
+        Addend addend;
+        const bool adds =
+            Keys::kMayAdd && stages_.find_addend(panel, block, k, lane, kVectors * kLanes, addend);
+        if (!adds) {
+          compute_stages<kVectors>(panel, block, k, lane, masked, maximum + lane);
+          continue;
+        }
+        if constexpr (Keys::kMayAdd) {
+          keys_.template scores_plus<kVectors>(
+              addend, k, panel.queries + lane, scores,
+              (masked ? scratch_.ignored_maximum : maximum) + lane);
+        }
+      } else {
+        keys_.template scores<kVectors>(k, panel.queries + lane, scores,
+                                        (masked ? scratch_.ignored_maximum : maximum) + lane);
+      }
+      if (!masked) continue;
+      // The maximum is computed after the mask.
+      stages_.template mask_tile<kVectors>(panel, k, lane);
       raise_maximum(scores, kVectors * kLanes, maximum + lane);
     }
   }
 
-  /// Computes maximum = max(maximum, block_maximum), factor = 2^(old - new) and sum *= factor.
-  void raise_panel_maximum(const Panel& panel) {
-    const Floats d;
-    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
-      const Vector before = hn::Load(d, panel.maximum + lane);
-      const Vector after = hn::Max(before, hn::Load(d, scratch_.block_maximum + lane));
-      const Vector sum = hn::Load(d, panel.sum + lane);
-      // Skips rescaling where the sum is 0, because the context is then 0, too.
-      const Vector factor =
-          hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), hn::Set(d, 1.0f),
-                         fovea::HWY_NAMESPACE::exp2_of_nonpositive(
-                             d, hn::Mul(hn::Set(d, score_factor_), hn::Sub(before, after))));
-      hn::Store(after, d, panel.maximum + lane);
-      hn::Store(factor, d, scratch_.factor + lane);
-      hn::Store(hn::Mul(factor, sum), d, panel.sum + lane);
-    }
-  }
-
-  /// Computes weights = 2^(factor * (scores - maximum)) in place, and their sum. Dropout is applied
-  /// after the sum.
-  template <int kVectors, bool kDropout>
-  HWY_INLINE void compute_weights(const Panel& panel, std::int64_t block, const Segment& segment) {
-    const Floats d;
-    const std::int64_t lane = segment.first_vector * kLanes;
-    const Vector factor = hn::Set(d, score_factor_);
-    Vector maximum[kVectors], sum[kVectors];
-    HWY_UNROLL(3)
-    for (int v = 0; v < kVectors; ++v) {
-      maximum[v] = hn::Load(d, panel.maximum + lane + v * kLanes);
-      sum[v] = hn::Load(d, scratch_.block_sum + lane + v * kLanes);
-    }
-    const float* const scores = scratch_.scores + lane;
-    float* const weights = scratch_.weights + lane;
-    // A segment consists of whole tiles, so its number of keys is even. Two keys at a time give
-    // more instruction-level parallelism.
-    for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += 2) {
-      if (kDropout && k % kTileRows == 0) {
-        dropout_->tile(panel.first_query + lane, block + k, kVectors * kLanes, scratch_.kept);
-      }
-      HWY_UNROLL(3)
-      for (int v = 0; v < kVectors; ++v) {
-        Vector pair[2];
-        HWY_UNROLL(2)
-        for (int i = 0; i < 2; ++i) {
-          const Vector score = hn::Load(d, scores + (k + i) * kPanelLanes + v * kLanes);
-          // Subtract before multiplying: for huge scores, the rounding error of factor * maximum
-          // exceeds the range of exponents.
-          const Vector below = hn::Sub(score, maximum[v]);
-          pair[i] = Arithmetic::exp2_of_nonpositive(
-              Arithmetic::kScalesQueries ? below : hn::Mul(factor, below));
-          sum[v] = hn::Add(sum[v], pair[i]);
-          if constexpr (kDropout) {
-            const float* kept = scratch_.kept + (k % kTileRows + i) * kPanelLanes + v * kLanes;
-            pair[i] = hn::Mul(pair[i], hn::Load(d, kept));
-          }
-        }
-        Arithmetic::store_weights(pair[0], pair[1], weights + v * kLanes, k);
-      }
-    }
-    HWY_UNROLL(3)
-    for (int v = 0; v < kVectors; ++v) {
-      hn::Store(sum[v], d, scratch_.block_sum + lane + v * kLanes);
-    }
-  }
-
-  void add_block_sum(const Panel& panel) {
-    const Floats d;
-    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
-      hn::Store(hn::Add(hn::Load(d, panel.sum + lane), hn::Load(d, scratch_.block_sum + lane)), d,
-                panel.sum + lane);
-    }
+  /// Computes the scores of a tile of keys with all stages. Not inlined into the loop over tiles,
+  /// because the constants of the stages would take registers of the product.
+  template <int kVectors>
+  HWY_NOINLINE void compute_stages(const Panel& panel, std::int64_t block, std::int64_t key,
+                                   std::int64_t lane, bool masked, float* maximum) {
+    float* const scores = scratch_.scores + key * kPanelLanes + lane;
+    keys_.template scores<kVectors>(key, panel.queries + lane, scores,
+                                    scratch_.ignored_maximum + lane);
+    stages_.template run<kVectors>(panel, block, key, lane);
+    if (masked) stages_.template mask_tile<kVectors>(panel, key, lane);
+    raise_maximum(scores, kVectors * kLanes, maximum);
   }
 
   template <int kVectors>
   HWY_INLINE void add_values(Panel& panel, const Segment& segment) {
     const Floats d;
     const std::int64_t lane = segment.first_vector * kLanes;
-    keys_.template add_values<kVectors>(panel, segment, [&] { fetch_rows(); });
+    keys_.template add_values<kVectors>(panel, segment, [&] { prefetch_.fetch_for_values(); });
     // The context of earlier blocks has been rescaled and must not be rescaled again.
     for (std::int64_t v = 0; v < kVectors; ++v) {
       hn::Store(hn::Set(d, 1.0f), d, scratch_.factor + lane + v * kLanes);
     }
   }
 
-  void fetch_rows() {
-    next_values_.fetch();
-    context_rows_.fetch();
-  }
-
   const ForwardSetup& setup_;
   const ForwardItem& item_;
   const ForwardHead& head_;
-  const ForwardItem* next_;
-  const ScoreOptions& score_;
   const Mask& mask_;
   ForwardScratch scratch_;
   ScoreStages stages_;
   Keys keys_;
-  std::optional<DropoutLanes> dropout_;
   const float score_factor_;  // the softmax multiplies scores by it
-  const bool pushes_;         // whether blocks may be pushed into the pipeline of `Keys`
+  RunningSoftmax<Keys, kOwnSoftmax && !Lenses::kNone> softmax_;
+  const bool pushes_;  // whether blocks may be pushed into the pipeline of `Keys`
   Lenses lenses_;
   std::int64_t panels_ = 0;
   std::int64_t keys_begin_ = 0;  // the range of all keys visible to the item's rows
   std::int64_t keys_end_ = 0;
-  Prefetcher<const void> next_keys_, next_values_, next_queries_;
-  Prefetcher<void> context_rows_;
+  ItemPrefetch prefetch_;
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

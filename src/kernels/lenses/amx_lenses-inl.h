@@ -25,10 +25,10 @@
 
 #include <immintrin.h>
 
-#include "kernels/lenses/lane_top_keys-inl.h"
 #include "kernels/lenses/lenses.h"
 #include "kernels/lenses/map_cells-inl.h"
 #include "kernels/lenses/pipeline_watch-inl.h"
+#include "kernels/lenses/top_keys-inl.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/tile/amx_keys-inl.h"
 #include "kernels/tile/amx_numbers-inl.h"
@@ -94,7 +94,7 @@ class AmxLenses {
   WatchPlace begin_part(const Part& part) {
     const Panel& panel = *part.panel;
     PanelLenses& seen = lenses_of(part.panel_number);
-    top_.begin(scratch_.scores, part.keys, seen);
+    top_.begin(scratch_.scores, part.keys, kPanelVectors, seen);
     const std::int64_t* column_ends = &kNever;
     float* cell = own_.row;
     if (lenses_.map) {
@@ -132,7 +132,7 @@ class AmxLenses {
       }
     }
     for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
-      top_.insert(scratch_.scores + lane, first, lane, own_.hits, seen);
+      insert_hits(scratch_.scores + lane, first, lane, seen);
     }
   }
 
@@ -164,7 +164,7 @@ class AmxLenses {
       const std::int64_t lane = segment.first_vector * kLanes;
       std::copy_n(scores + lane, segment.vectors * kLanes, seen.first_score + lane);
     }
-    if (segment.vectors == kPanelVectors) top_.begin(scores, segment.keys, seen);
+    if (segment.vectors == kPanelVectors) top_.begin(scores, segment.keys, kPanelVectors, seen);
     seen.top_begun = true;
     const double middle = static_cast<double>(block + kMiddle);
     const float first_distance = static_cast<float>(segment.first_key - kMiddle);
@@ -172,7 +172,7 @@ class AmxLenses {
       const std::int64_t lane = v * kLanes;
       const Run run{scores + lane, segment.keys, lane, first_distance, middle};
       look_at_run(panel, block, segment.first_key, run, seen);
-      top_.insert(run.scores, block + segment.first_key, lane, own_.hits, seen);
+      insert_hits(run.scores, block + segment.first_key, lane, seen);
     }
   }
 
@@ -194,7 +194,13 @@ class AmxLenses {
     if (lenses_.statistics) {
       for (std::int64_t i = 0; i < panel.rows; ++i) write_statistics(panel, seen, factor, i);
     }
-    if (lenses_.top > 0) top_.write(panel, seen, head_, own_.largest, score_factor_);
+    if (lenses_.top > 0) {
+      top_.write(panel, seen, head_, [&](Vector score, std::int64_t lane) HWY_ATTR {
+        const Vector below = hn::Sub(score, top_.largest(seen, lane));
+        return hn::Mul(hn::Load(d, own_.largest + lane),
+                       exp2_of(hn::Mul(hn::Set(d, score_factor_), below)));
+      });
+    }
     if (lenses_.map) cells_.add(panel, seen, factor, score_factor_);
   }
 
@@ -219,7 +225,6 @@ class AmxLenses {
     return {.setup = lenses,
             .panels = panels_at_once(setup),
             .lanes = kPanelLanes,
-            .vector_lanes = kLanes,
             .tile_rows = kTileRows,
             .block_keys = setup.block_keys,
             .most_keys = std::max<std::int64_t>(setup.most_keys, 1)};
@@ -241,6 +246,13 @@ class AmxLenses {
     const std::int64_t last = column_of(std::min(block + setup_.block_keys, head_.kv_len) - 1);
     const std::int64_t first = column_of(block);
     std::fill_n(cell_of_block(seen, block, first), (last + 1 - first) * kPanelLanes, 0.0f);
+  }
+
+  HWY_INLINE void insert_hits(const float* scores, std::int64_t first_key, std::int64_t lane,
+                              PanelLenses& seen) const {
+    const Words words;
+    top_.insert(scores, first_key, lane, hn::Load(words, own_.hits + lane),
+                hn::Load(words, own_.hits + kPanelLanes + lane), seen);
   }
 
   /// Computes the sums and hits of a run and adds them.
@@ -438,7 +450,7 @@ class AmxLenses {
   const ForwardHead& head_;
   ForwardScratch& scratch_;
   LensScratch own_;
-  const LaneTopKeys top_;
+  const TopKeys top_;
   const MapCells cells_;
   const float score_factor_;
   const std::int64_t at_once_;

@@ -81,7 +81,7 @@ class ItemLenses {
         head_(head),
         scratch_(scratch),
         own_(LensScratch::at(memory, sizes(setup))),
-        top_(lenses_.top, own_),
+        top_(lenses_.top),
         cells_(lenses_, head, setup.block_keys),
         score_factor_(score_factor) {
     if (lenses_.map) cells_.find_columns(own_.column_begin);
@@ -142,7 +142,8 @@ class ItemLenses {
       find_maximum_keys(panel, block, tiles, seen);
     }
     if (lenses_.top > 0) {
-      top_.look_at_block(panel, block, tiles, segments, scratch_, own_.tile_maximum, seen);
+      top_.begin(own_.tile_maximum, tiles, panel.vectors, seen);
+      top_.look_at_block(block, segments, scratch_, own_.tile_maximum, seen);
     }
   }
 
@@ -172,7 +173,7 @@ class ItemLenses {
   /// Returns whether compute_weights() replaces the usual softmax pass.
   bool watches_weights() const { return lenses_.statistics || lenses_.map; }
 
-  /// Same as ItemPass::compute_weights(), but also updates the lenses.
+  /// Same as RunningSoftmax::compute_weights(), but also updates the lenses.
   template <int kVectors>
   void compute_weights(std::int64_t p, const Panel& panel, std::int64_t block,
                        const Segment& segment) {
@@ -215,7 +216,15 @@ class ItemLenses {
     if (lenses_.statistics) {
       for (std::int64_t i = 0; i < panel.rows; ++i) write_statistics(panel, seen, factor, i);
     }
-    if (lenses_.top > 0) top_.write(panel, seen, head_, factor, score_factor_);
+    if (lenses_.top > 0) {
+      const Floats d;
+      top_.write(panel, seen, head_, [&](Vector score, std::int64_t lane) HWY_ATTR {
+        const Vector below = hn::Sub(score, hn::Load(d, panel.maximum + lane));
+        return hn::Mul(hn::Load(d, factor + lane),
+                       fovea::HWY_NAMESPACE::exp2_of_nonpositive(
+                           d, hn::Mul(hn::Set(d, score_factor_), below)));
+      });
+    }
     if (lenses_.map) cells_.add(panel, seen, factor, score_factor_);
   }
 
@@ -230,7 +239,6 @@ class ItemLenses {
     return {.setup = setup.lenses,
             .panels = setup.most_panels,
             .lanes = kPanelLanes,
-            .vector_lanes = kLanes,
             .tile_rows = kTileRows,
             .block_keys = setup.block_keys,
             .most_keys = std::max<std::int64_t>(setup.most_keys, 1)};
@@ -270,8 +278,8 @@ class ItemLenses {
         for (std::int64_t n = 0; n < count; ++n) {
           const std::int64_t at = lane + lanes[n];
           std::int64_t key = std::int64_t{tile_of[lanes[n]]} * kTileRows;
-          key += std::countr_zero(rows_that_are<Than::kEqual>(
-              scratch_.scores + key * kPanelLanes + at, scratch_.block_maximum[at]));
+          key += std::countr_zero(
+              rows_equal_to(scratch_.scores + key * kPanelLanes + at, scratch_.block_maximum[at]));
           if (seen.maximum_key[at] >= 0) {
             own_.row[at] = static_cast<float>(seen.maximum_key[at] - (block + key));
           }
@@ -319,8 +327,6 @@ class ItemLenses {
     const Floats d;
     const std::int64_t lane = segment.first_vector * kLanes;
     const Vector factor = hn::Set(d, score_factor_);
-    const Vector one = hn::Set(d, 1.0f);
-    const Vector two = hn::Set(d, 2.0f);
     Vector maximum[kVectors], sum[kVectors], pooled[kVectors];
     Vector exponents[kVectors], distances[kVectors], squares[kVectors], distance[kVectors];
     HWY_UNROLL(3)
@@ -354,37 +360,56 @@ class ItemLenses {
     const float* const scores = scratch_.scores + lane;
     float* const weights = scratch_.weights + lane;
     const std::int64_t end = segment.first_key + segment.keys;
-    for (std::int64_t k = segment.first_key; k < end; k += 2) {
-      Vector pair[2][kVectors];
-      HWY_UNROLL(3)
-      for (int v = 0; v < kVectors; ++v) {
-        HWY_UNROLL(2)
-        for (int i = 0; i < 2; ++i) {
-          const Vector score = hn::Load(d, scores + (k + i) * kPanelLanes + v * kLanes);
-          Vector below = hn::Sub(score, maximum[v]);
-          if (!Arithmetic::kScalesQueries) below = hn::Mul(factor, below);
-          const Vector weight = Arithmetic::exp2_of_nonpositive(below);
-          pair[i][v] = weight;
-          sum[v] = hn::Add(sum[v], weight);
+    // Six vectors, or four, at a time: the exponentials need many registers.
+    constexpr int kKeys = kVectors == 1 && kTileRows >= 4 ? 4 : 2;
+    for (std::int64_t k = segment.first_key; k < end; k += kKeys) {
+      Vector below[kKeys * kVectors], weight[kKeys * kVectors];
+      HWY_UNROLL(4)
+      for (int i = 0; i < kKeys; ++i) {
+        HWY_UNROLL(3)
+        for (int v = 0; v < kVectors; ++v) {
+          Vector& x = below[i * kVectors + v];
+          x = hn::Sub(hn::Load(d, scores + (k + i) * kPanelLanes + v * kLanes), maximum[v]);
+          if (!Arithmetic::kScalesQueries) x = hn::Mul(factor, x);
+        }
+      }
+      Arithmetic::template exp2_of_nonpositive<kKeys * kVectors>(below, weight);
+      HWY_UNROLL(4)
+      for (int i = 0; i < kKeys; ++i) {
+        HWY_UNROLL(3)
+        for (int v = 0; v < kVectors; ++v) {
+          const Vector w = weight[i * kVectors + v];
+          sum[v] = hn::Add(sum[v], w);
           if constexpr (kStatistics) {
             // x may be -inf where 2^x is 0; the bound avoids 0 * -inf.
-            const Vector x = fovea::HWY_NAMESPACE::simd_math::at_least(d, -127.0f, below);
-            exponents[v] = hn::MulAdd(weight, x, exponents[v]);
-            const Vector far = i == 0 ? distance[v] : hn::Add(distance[v], one);
-            const Vector product = hn::Mul(weight, far);
+            const Vector x =
+                fovea::HWY_NAMESPACE::simd_math::at_least(d, -127.0f, below[i * kVectors + v]);
+            exponents[v] = hn::MulAdd(w, x, exponents[v]);
+            const Vector far =
+                i == 0 ? distance[v] : hn::Add(distance[v], hn::Set(d, static_cast<float>(i)));
+            const Vector product = hn::Mul(w, far);
             distances[v] = hn::Add(distances[v], product);
             squares[v] = hn::MulAdd(product, far, squares[v]);
           }
         }
-        if constexpr (kStatistics) distance[v] = hn::Add(distance[v], two);
-        Arithmetic::store_weights(pair[0][v], pair[1][v], weights + v * kLanes, k);
+      }
+      HWY_UNROLL(3)
+      for (int v = 0; v < kVectors; ++v) {
+        if constexpr (kStatistics) {
+          distance[v] = hn::Add(distance[v], hn::Set(d, static_cast<float>(kKeys)));
+        }
+        HWY_UNROLL(2)
+        for (int i = 0; i < kKeys; i += 2) {
+          Arithmetic::store_weights(weight[i * kVectors + v], weight[(i + 1) * kVectors + v],
+                                    weights + v * kLanes, k + i);
+        }
       }
       if constexpr (kPools) {
-        HWY_UNROLL(2)
-        for (int i = 0; i < 2; ++i) {
+        HWY_UNROLL(4)
+        for (int i = 0; i < kKeys; ++i) {
           HWY_UNROLL(3)
           for (int v = 0; v < kVectors; ++v) {
-            pooled[v] = pool<kPooling>(pooled[v], pair[i][v]);
+            pooled[v] = pool<kPooling>(pooled[v], weight[i * kVectors + v]);
           }
           if (k + i + 1 == boundary) {
             finish_cell();
@@ -465,7 +490,7 @@ class ItemLenses {
   const ForwardHead& head_;
   ForwardScratch& scratch_;
   LensScratch own_;
-  const TopKeyLens top_;
+  const TopKeys top_;
   const MapCells cells_;
   const float score_factor_;
   bool cells_are_new_ = false;  // cells of the current panel and block are not initialised

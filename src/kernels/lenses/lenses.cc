@@ -12,11 +12,7 @@ std::size_t LensScratch::lay_out(std::byte* base, const LensScratchSizes& s) {
   if (!s.setup.any()) return 0;
   Arena arena(base);
   const std::int64_t blocks = (s.most_keys + s.block_keys - 1) / s.block_keys;
-  // Space for one score before the first one, and whole vectors starting at the first one.
-  top_pad = s.vector_lanes;
-  top_stride = s.setup.top == 0
-                   ? 0
-                   : top_pad + (s.setup.top + s.vector_lanes - 1) / s.vector_lanes * s.vector_lanes;
+  const std::int64_t top = top_list_length(s.setup.top) * s.lanes;
   const std::int64_t statistics = s.setup.statistics ? s.lanes : 0;
   const std::int64_t columns = s.setup.map ? s.setup.map_columns.cells() : 0;
   panels = arena.take<PanelLenses>(s.panels);
@@ -29,16 +25,14 @@ std::size_t LensScratch::lay_out(std::byte* base, const LensScratchSizes& s) {
     panel.sums = arena.take<float>(statistics);
     panel.maximum_key = arena.take<std::int64_t>(statistics);
     panel.first_score = arena.take<float>(statistics);
-    panel.top_scores = arena.take<float>(s.lanes * top_stride);
-    panel.top_keys = arena.take<std::int32_t>(s.lanes * top_stride);
+    panel.top_scores = arena.take<float>(top);
+    panel.top_keys = arena.take<std::int32_t>(top);
     panel.top_least = arena.take<float>(s.lanes);
     panel.cells = arena.take<float>(s.setup.map ? (columns + blocks) * s.lanes : 0);
     panel.block_maximum = arena.take<float>(s.setup.map ? blocks * s.lanes : 0);
     panel.block_seen = arena.take<std::uint8_t>(s.setup.map ? blocks : 0);
   }
   tile_maximum = arena.take<float>(s.block_keys / s.tile_rows * s.lanes);
-  top_candidates = arena.take<std::int32_t>(
-      s.setup.top > 0 ? s.block_keys / s.tile_rows * s.lanes + s.vector_lanes : 0);
   before = arena.take<float>(s.lanes);
   centre = arena.take<float>(statistics);
   off = arena.take<float>(statistics);

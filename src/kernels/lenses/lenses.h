@@ -21,19 +21,25 @@ struct PanelLenses {
   float* sums;                              // [lanes]
   std::int64_t* maximum_key;                // [lanes], initially -1
   float* first_score;                       // [lanes], of key 0
-  float* top_scores;       // [lanes][top_stride], in descending order starting at top_pad; the
-                           // tile unit's are [k][lanes]
-  std::int32_t* top_keys;  // [lanes][top_stride], keys of top_scores
-  float* top_least;        // [lanes], threshold that a score must exceed
+  float* top_scores;                        // [top_list_length()][lanes], in descending order
+  std::int32_t* top_keys;                   // [top_list_length()][lanes], keys of top_scores, or -1
+  float* top_least;                         // [lanes], threshold that a score must exceed
   bool top_begun;
   float* cells;              // [map columns + blocks][lanes]; column c in block b is at b + c
   float* block_maximum;      // [blocks][lanes], running maximum when the block was pooled
   std::uint8_t* block_seen;  // [blocks]
 };
 
+/// Lists of 2 to so many keys all have this length, so that they may stay in registers.
+inline constexpr std::int64_t kFewTopKeys = 8;
+/// Returns the length of the list of a row's `k` top keys.
+constexpr std::int64_t top_list_length(std::int64_t k) {
+  return k > 1 && k <= kFewTopKeys ? kFewTopKeys : k;
+}
+
 struct LensScratchSizes {
   LensSetup setup;
-  std::int64_t panels, lanes, vector_lanes, tile_rows, block_keys, most_keys;
+  std::int64_t panels, lanes, tile_rows, block_keys, most_keys;
 };
 
 struct LensScratch {
@@ -50,8 +56,6 @@ struct LensScratch {
   float* row;                  // [lanes], temporary of a single step
   std::int64_t* column_begin;  // [map columns + 1], first key of each column
   std::uint32_t* hits;         // [2][lanes], scores above the thresholds, one bit each
-  std::int64_t top_pad, top_stride;
-  std::int32_t* top_candidates;  // [block_keys / tile_rows * lanes + vector_lanes]
 
   static LensScratch at(std::byte* base, const LensScratchSizes& sizes) {
     LensScratch scratch;

@@ -54,18 +54,13 @@ HWY_INLINE std::int64_t list_lanes(hn::Mask<Floats> mask, std::int32_t first, st
   }
 }
 
-/// The comparison operators of rows_that_are().
-enum class Than { kEqual, kGreater };
-
-/// Returns the rows of a tile whose element in one lane is equal to (kEqual) or greater than
-/// (kGreater) `other`: bit i is set for row i. All comparisons come before any branch.
-template <Than kThan>
-HWY_INLINE unsigned rows_that_are(const float* numbers, float other) {
+/// Returns the rows of a tile whose element in one lane is equal to `other`: bit i is set for row
+/// i. All comparisons come before any branch.
+HWY_INLINE unsigned rows_equal_to(const float* numbers, float other) {
   unsigned bits = 0;
   HWY_UNROLL(8)
   for (int i = 0; i < kTileRows; ++i) {
-    const float number = numbers[i * kPanelLanes];
-    bits |= static_cast<unsigned>(kThan == Than::kEqual ? number == other : number > other) << i;
+    bits |= static_cast<unsigned>(numbers[i * kPanelLanes] == other) << i;
   }
   return bits;
 }

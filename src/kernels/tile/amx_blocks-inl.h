@@ -45,6 +45,7 @@ class AmxBlocks : public LaneContexts<Numbers> {
  public:
   using Arithmetic = Numbers;
   static constexpr bool kMayRefuse = Numbers::kParts > 1;
+  static constexpr bool kMayAdd = false;
   static constexpr bool kMayWriteProduct = false;
 
   AmxBlocks(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch)

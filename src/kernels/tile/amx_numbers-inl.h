@@ -31,8 +31,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-using Words = hn::RebindToUnsigned<Floats>;
-
 constexpr std::int64_t whole_units(std::int64_t count, std::int64_t unit) {
   return (count + unit - 1) / unit * unit;
 }

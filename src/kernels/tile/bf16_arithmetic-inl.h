@@ -47,8 +47,6 @@ struct Pairs {
 };
 
 struct Bf16Arithmetic {
-  using Words = hn::RebindToUnsigned<Floats>;
-
   static constexpr std::int64_t kPerStep = 2;
   static constexpr bool kScalesQueries = false;
 
@@ -158,6 +156,11 @@ struct Bf16Arithmetic {
     const Vector power = exp2_of_fraction(Vector{_mm512_reduce_ps(x.raw, kLessFloor)});
     const __mmask16 normal = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
     return Vector{_mm512_maskz_scalef_ps(normal, power.raw, x.raw)};
+  }
+  template <int kCount>
+  static HWY_INLINE void exp2_of_nonpositive(const Vector* x, Vector* power) {
+    HWY_UNROLL(8)
+    for (int i = 0; i < kCount; ++i) power[i] = exp2_of_nonpositive(x[i]);
   }
 
   static HWY_INLINE void store_rows(Vector first, Vector second, float* rows, std::int64_t key,

@@ -20,7 +20,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-using Words = hn::RebindToUnsigned<Floats>;
 using WordVector = hn::Vec<Words>;
 
 /// The random words of adjacent queries, one per lane, for four keys.

@@ -79,6 +79,10 @@ struct FloatArithmetic {
   static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
     return fovea::HWY_NAMESPACE::exp2_of_nonpositive(Floats(), x);
   }
+  template <int kCount>
+  static HWY_INLINE void exp2_of_nonpositive(const Vector* x, Vector* power) {
+    fovea::HWY_NAMESPACE::exp2_of_nonpositive<kCount>(Floats(), x, power);
+  }
 
   /// Stores the weights of two adjacent keys, `key` and key + 1, in a [keys][kPanelLanes] buffer.
   static HWY_INLINE void store_weights(Vector first, Vector second, float* weights,

@@ -31,6 +31,7 @@ class KeyBlock : public LaneContexts<ArithmeticOfTiles> {
   static constexpr bool kHasPipeline = false;
   static constexpr bool kMayRefuse = false;
   static constexpr bool kMayWriteProduct = false;
+  static constexpr bool kMayAdd = Arithmetic::kScalesQueries;  // whether there is scores_plus()
   /// Returns the exponent that weights are relative to: weights are 2^(factor * score - reference).
   static double reference(float maximum, float factor) {
     return static_cast<double>(maximum) * static_cast<double>(factor);
@@ -73,6 +74,15 @@ class KeyBlock : public LaneContexts<ArithmeticOfTiles> {
     const std::int64_t dim = steps<Arithmetic>(setup_.head_dim);
     tile<Arithmetic, kTileRows, kVectors, Finish::kMaximum>(scratch_.keys + key * dim, queries, dim,
                                                             scores, maximum);
+  }
+
+  /// As scores(), plus an addend.
+  template <int kVectors>
+  HWY_INLINE void scores_plus(const Addend& addend, std::int64_t key, const float* queries,
+                              float* scores, float* maximum) const {
+    const std::int64_t dim = steps<Arithmetic>(setup_.head_dim);
+    tile<Arithmetic, kTileRows, kVectors, Finish::kAddMaximum>(scratch_.keys + key * dim, queries,
+                                                               dim, scores, maximum, addend);
   }
 
   /// Computes context = factor * context + weights times values, for the keys and the kVectors

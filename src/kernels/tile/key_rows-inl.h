@@ -128,6 +128,7 @@ class KeyRows {
 
   static constexpr bool kHasPipeline = false;
   static constexpr bool kMayRefuse = false;
+  static constexpr bool kMayAdd = false;
   static constexpr bool kMayWriteProduct = true;
   /// Returns the exponent that weights are relative to: weights are 2^(factor * score - reference).
   static double reference(float maximum, float factor) {

@@ -2,8 +2,8 @@
 //
 // The stages between the first product and the softmax: softcap, a custom function, position
 // biases, an additive bias, masks. Each stage is a separate pass over one tile, which is in the L1
-// cache; a fused pass would need a kernel for each combination. Scores are stored multiplied by
-// log2(e), as required by the softmax.
+// cache; a fused pass would need a kernel for each combination. (A bias alone is usually fused with
+// the product, stages-inl.h.) Scores are stored multiplied by log2(e), as required by the softmax.
 
 #if defined(FOVEA_KERNELS_TILE_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_SCORE_INL_H_
@@ -39,14 +39,19 @@ HWY_INLINE void scale_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float
   }
 }
 
-/// Computes scores = factor * tanh(scores / kTanhScale) for one tile of `lanes` lanes.
-HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float factor) {
+/// Computes scores = factor * tanh(scores / kTanhScale) for kVectors vectors of one tile.
+template <int kVectors>
+HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, float factor) {
   const Floats d;
   for (std::int64_t k = 0; k < kTileRows; ++k) {
-    for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
-      float* at = scores + k * kPanelLanes + lane;
-      const Vector t = fovea::HWY_NAMESPACE::simd_math::tanh_of_scaled(d, hn::Load(d, at));
-      hn::Store(hn::Mul(hn::Set(d, factor), t), d, at);
+    float* const row = scores + k * kPanelLanes;
+    Vector x[kVectors], tanh[kVectors];
+    HWY_UNROLL(3)
+    for (int v = 0; v < kVectors; ++v) x[v] = hn::Load(d, row + v * kLanes);
+    fovea::HWY_NAMESPACE::simd_math::tanh_of_scaled<kVectors>(d, x, tanh);
+    HWY_UNROLL(3)
+    for (int v = 0; v < kVectors; ++v) {
+      hn::Store(hn::Mul(hn::Set(d, factor), tanh[v]), d, row + v * kLanes);
     }
   }
 }
@@ -66,6 +71,19 @@ HWY_INLINE void softcap_derivative_tile(const float* HWY_RESTRICT scores, std::i
       hn::Store(hn::Mul(slope, hn::Load(d, at)), d, at);
     }
   }
+}
+
+/// Returns true only if |x| < 2^102 for all numbers. Then log2(e) x + y is -inf, or NaN, only if y
+/// is: beside -FLT_MAX, log2(e) x is less than half a unit in the last place.
+HWY_INLINE bool are_moderate(const float* numbers, std::int64_t count) {
+  const Floats d;
+  const Vector factor = hn::Set(d, 0x1p27f);
+  // Infinite or NaN at the latest after 2^102, and then for good.
+  Vector sum = hn::Zero(d);
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    sum = hn::MulAdd(factor, hn::LoadU(d, numbers + i), sum);
+  }
+  return hn::AllTrue(d, hn::Lt(hn::Abs(sum), hn::Set(d, std::numeric_limits<float>::infinity())));
 }
 
 /// Adds by_distance[lane - key] to the scores of one tile. The bias depends only on the distance of

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The stages between the first product and the softmax, for one work item: selects the stages and
-// prepares the inputs of each for a tile. The stages themselves are in score-inl.h.
+// prepares the inputs of each for a tile. The stages themselves are in score-inl.h. A bias alone
+// may be added by the product instead, while the scores are in registers: find_addend().
 
 #if defined(FOVEA_KERNELS_TILE_STAGES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_STAGES_INL_H_
@@ -24,6 +25,7 @@
 #include "kernels/tile/score-inl.h"
 #include "kernels/tile/scratch.h"
 #include "kernels/tile/setup.h"
+#include "kernels/tile/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -62,9 +64,10 @@ class ScoreStages {
     if (!has_position_bias()) return;
     first_distance_ = q_begin + head_.origin.offset - (keys_end + kTileRows);
     const std::int64_t last = q_begin + queries + head_.origin.offset - keys_begin;
+    const std::int64_t count = last - first_distance_ + setup_.block_keys;
     fill_position_bias(score_, head_.origin.head, setup_.q_heads, first_distance_,
-                       {scratch_.position_bias,
-                        static_cast<std::size_t>(last - first_distance_ + setup_.block_keys)});
+                       {scratch_.position_bias, static_cast<std::size_t>(count)});
+    untested_positions_ = count;
   }
 
   /// Returns whether any stage is active. If none is active, run() may be skipped.
@@ -76,34 +79,62 @@ class ScoreStages {
   /// its derivative.
   bool has_derivative() const { return score_.softcap > 0 || score_.custom.tile != nullptr; }
 
-  /// Applies all stages in order to the tile whose first key is block + key. Unless `derivative` is
-  /// null, also writes to it, starting at lane `lane` of a [kTileRows][kPanelLanes] buffer, the
-  /// derivatives of the scores with respect to scale * product, both without the factor log2(e). A
-  /// non-null `derivative` requires has_derivative().
+  /// Finds what the product may add to the scores of the tile whose first key is block + key,
+  /// instead of run(), with the same result. Returns false if the stages are not just a bias of
+  /// numbers far from overflow.
+  HWY_NOINLINE bool find_addend(const Panel& panel, std::int64_t block, std::int64_t key,
+                                std::int64_t lane, std::int64_t lanes, Addend& addend) {
+    if (!biases_are_moderate_ || has_derivative() || has_position_bias() == score_.bias.defined()) {
+      return false;
+    }
+    if (has_position_bias()) {
+      if (untested_positions_ > 0) {
+        const float* const last = scratch_.position_bias + untested_positions_ - kLanes;
+        biases_are_moderate_ =
+            are_moderate(scratch_.position_bias, untested_positions_ / kLanes * kLanes) &&
+            are_moderate(last, kLanes);
+        untested_positions_ = 0;
+      }
+      addend = {position_biases(panel, block + key, lane), -1, 1.0f};
+      return biases_are_moderate_;
+    }
+    const bool loaded = load_bias(panel, block + key, lane, lanes);
+    for (std::int64_t k = 0; k < kBiasKeys && loaded && biases_are_moderate_; ++k) {
+      biases_are_moderate_ = are_moderate(scratch_.bias_tile + k * kPanelLanes, lanes);
+    }
+    addend = {bias_of(block + key), kPanelLanes, kLog2E};
+    return biases_are_moderate_;
+  }
+
+  /// Applies all stages in order to kVectors vectors of the tile whose first key is block + key.
+  /// Unless `derivative` is null, also writes to it, starting at lane `lane` of a
+  /// [kTileRows][kPanelLanes] buffer, the derivatives of the scores with respect to scale *
+  /// product, both without the factor log2(e). A non-null `derivative` requires has_derivative().
+  template <int kVectors>
   void run(const Panel& panel, std::int64_t block, std::int64_t key, std::int64_t lane,
-           std::int64_t lanes, float* derivative = nullptr) {
+           float* derivative = nullptr) {
+    constexpr std::int64_t lanes = kVectors * kLanes;
     float* scores = scratch_.scores + key * kPanelLanes + lane;
     const bool custom = score_.custom.tile != nullptr;
     const float cap = static_cast<float>(score_.softcap) * (custom ? 1.0f : kLog2E);
-    const ScoreTile tile{.scores = scores,
-                         .stride = kPanelLanes,
-                         .keys = kTileRows,
-                         .lanes = lanes,
-                         .first = head_.place(panel.first_query + lane, block + key),
-                         .factor = kLog2E};
     if (!scores_are_scaled_) scale_tile(scores, lanes, std::abs(query_factor()));
-    if (score_.softcap > 0) softcap_tile(scores, lanes, cap);
-    if (derivative != nullptr) find_derivative(tile, cap, derivative);
-    if (custom) score_.custom.tile(score_.custom.state.get(), tile);
+    if (score_.softcap > 0) softcap_tile<kVectors>(scores, cap);
+    if (derivative != nullptr || custom) {
+      const ScoreTile tile{.scores = scores,
+                           .stride = kPanelLanes,
+                           .keys = kTileRows,
+                           .lanes = lanes,
+                           .first = head_.place(panel.first_query + lane, block + key),
+                           .factor = kLog2E};
+      if (derivative != nullptr) find_derivative(tile, cap, derivative);
+      if (custom) score_.custom.tile(score_.custom.state.get(), tile);
+    }
     if (has_position_bias()) {
-      const std::int64_t distance =
-          panel.first_query + lane + head_.origin.offset - (block + key) - first_distance_;
-      add_position_bias(scores, lanes, scratch_.position_bias + distance);
+      add_position_bias(scores, lanes, position_biases(panel, block + key, lane));
     }
     if (score_.bias.defined()) {
       load_bias(panel, block + key, lane, lanes);
-      add_bias_tile(scores, lanes, scratch_.bias_tile + (block + key) % kBiasKeys * kPanelLanes,
-                    kLog2E);
+      add_bias_tile(scores, lanes, bias_of(block + key), kLog2E);
     }
   }
 
@@ -120,7 +151,9 @@ class ScoreStages {
     }
   }
 
-  void mask_tile(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
+  template <int kVectors>
+  HWY_NOINLINE void mask_tile(const Panel& panel, std::int64_t key, std::int64_t lane) {
+    constexpr std::int64_t lanes = kVectors * kLanes;
     float* scores = scratch_.scores + key * kPanelLanes + lane;
     if (panel.exact) {
       mask_tile_by_range(scores, lanes, static_cast<std::int32_t>(key), scratch_.key_begin + lane,
@@ -154,6 +187,16 @@ class ScoreStages {
 
   bool has_position_bias() const { return score_.alibi.has_value() || score_.relative.has_value(); }
 
+  /// Returns the position biases of a key, from `lane` on. Those of the next key begin one before.
+  const float* position_biases(const Panel& panel, std::int64_t key, std::int64_t lane) const {
+    const std::int64_t distance = panel.first_query + lane + head_.origin.offset - key;
+    return scratch_.position_bias + (distance - first_distance_);
+  }
+  /// Returns the loaded biases of a key.
+  const float* bias_of(std::int64_t key) const {
+    return scratch_.bias_tile + key % kBiasKeys * kPanelLanes;
+  }
+
   void fill_visible(const Panel& panel, std::int64_t block, const Segment& segment) {
     const std::int64_t key = block + segment.first_key;
     const std::int64_t keys = std::min(segment.keys, head_.kv_len - key);
@@ -181,11 +224,12 @@ class ScoreStages {
 
   /// Loads the additive bias of the aligned group of kBiasKeys keys that contains `key` into
   /// bias_tile[key % kBiasKeys][lane], one cache line per row, unless the group is already loaded.
-  /// Keys beyond the last key get the bias of the last key.
-  void load_bias(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
+  /// Keys beyond the last key get the bias of the last key, lanes without a row 0. Returns whether
+  /// the group was not loaded.
+  bool load_bias(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
     key = key / kBiasKeys * kBiasKeys;
     const std::int64_t query = panel.first_query + lane;
-    if (bias_key_ == key && bias_query_ == query && bias_lanes_ == lanes) return;
+    if (bias_key_ == key && bias_query_ == query && bias_lanes_ == lanes) return false;
     bias_key_ = key;
     bias_query_ = query;
     bias_lanes_ = lanes;
@@ -193,6 +237,11 @@ class ScoreStages {
     const TensorView& bias = score_.bias;
     const std::int64_t rows = std::min(lanes, panel.rows - lane);
     const std::int64_t keys = std::min(kBiasKeys, head_.kv_len - key);
+    if (rows < lanes) {
+      for (std::int64_t k = 0; k < kBiasKeys; ++k) {
+        std::fill_n(scratch_.bias_tile + k * kPanelLanes + rows, lanes - rows, 0.0f);
+      }
+    }
     const std::int64_t query_stride = head_.bias.query_stride;
     const std::int64_t key_stride = head_.bias.key_stride;
     const std::int64_t offset = head_.bias.offset + query * query_stride + key * key_stride;
@@ -204,7 +253,7 @@ class ScoreStages {
       for (std::int64_t i = 0; i < rows; ++i) {
         __builtin_prefetch(from + i * query_stride + 2 * kBiasKeys, 0, 2);
       }
-      return;
+      return true;
     }
     for (std::int64_t k = 0; k < kBiasKeys; ++k) {
       float* row = scratch_.bias_tile + k * kPanelLanes;
@@ -215,6 +264,7 @@ class ScoreStages {
       }
       for (std::int64_t i = 0; i < rows; ++i) row[i] = bias_at(at + i * query_stride);
     }
+    return true;
   }
 
   const ForwardSetup& setup_;
@@ -224,6 +274,8 @@ class ScoreStages {
   ForwardScratch& scratch_;
   const bool scores_are_scaled_;
   std::int64_t first_distance_ = 0;  // the distance of the first entry in the position bias table
+  bool biases_are_moderate_ = true;  // all so far
+  std::int64_t untested_positions_ = 0;  // of the table of position biases
   // The arguments of the last load_bias().
   std::int64_t bias_key_ = -1, bias_query_ = -1, bias_lanes_ = -1;
 };

@@ -36,7 +36,15 @@ namespace fovea::kernels::HWY_NAMESPACE {
 enum class Finish {
   kStore,       // C = sum
   kMaximum,     // C = sum; per_lane = max(per_lane, maximum of C over the rows)
+  kAddMaximum,  // C = sum + factor * addend; per_lane as for kMaximum
   kAccumulate,  // C = per_lane * C + sum
+};
+
+/// What kAddMaximum adds: row i of C has its numbers at `numbers` + i * `stride`.
+struct Addend {
+  const float* numbers;
+  std::int64_t stride;
+  float factor;
 };
 
 /// Computes one tile of C. Shapes: a [steps][kRows], b [steps][kPanelLanes],
@@ -44,8 +52,10 @@ enum class Finish {
 /// to the first of the kVectors vectors.
 template <class Arithmetic, int kRows, int kVectors, Finish kFinish>
 HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t steps,
-                     float* HWY_RESTRICT c, float* HWY_RESTRICT per_lane = nullptr) {
-  constexpr bool kPerLane = kFinish == Finish::kMaximum || kFinish == Finish::kAccumulate;
+                     float* HWY_RESTRICT c, float* HWY_RESTRICT per_lane = nullptr,
+                     const Addend& addend = {}) {
+  constexpr bool kFindsMaximum = kFinish == Finish::kMaximum || kFinish == Finish::kAddMaximum;
+  constexpr bool kPerLane = kFindsMaximum || kFinish == Finish::kAccumulate;
   const Floats d;
   Vector sum[kRows][kVectors];
 #pragma GCC unroll 8
@@ -75,16 +85,16 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, s
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       float* HWY_RESTRICT to = c + i * kPanelLanes + v * kLanes;
-      if constexpr (kFinish == Finish::kMaximum) {
-        lanes = hn::Max(lanes, sum[i][v]);
-        hn::Store(sum[i][v], d, to);
-      } else if constexpr (kFinish == Finish::kStore) {
-        hn::Store(sum[i][v], d, to);
-      } else {
-        hn::Store(hn::MulAdd(lanes, hn::Load(d, to), sum[i][v]), d, to);
+      if constexpr (kFinish == Finish::kAccumulate) {
+        sum[i][v] = hn::MulAdd(lanes, hn::Load(d, to), sum[i][v]);
+      } else if constexpr (kFinish == Finish::kAddMaximum) {
+        const Vector more = hn::LoadU(d, addend.numbers + i * addend.stride + v * kLanes);
+        sum[i][v] = hn::MulAdd(hn::Set(d, addend.factor), more, sum[i][v]);
       }
+      if constexpr (kFindsMaximum) lanes = hn::Max(lanes, sum[i][v]);
+      hn::Store(sum[i][v], d, to);
     }
-    if constexpr (kFinish == Finish::kMaximum) hn::Store(lanes, d, per_lane + v * kLanes);
+    if constexpr (kFindsMaximum) hn::Store(lanes, d, per_lane + v * kLanes);
   }
 }
 

@@ -150,9 +150,9 @@ class WeightsPass {
       tile<Arithmetic, kTileRows, kVectors, Finish::kStore>(
           scratch_.forward.keys + k * key_steps, panel.queries + lane, key_steps,
           scratch_.forward.scores + k * kPanelLanes + lane);
-      if (stages_.any()) stages_.run(panel, block, k, lane, kVectors * kLanes);
+      if (stages_.any()) stages_.template run<kVectors>(panel, block, k, lane);
       if (scratch_.forward.masked[k / kTileRows] != 0) {
-        stages_.mask_tile(panel, k, lane, kVectors * kLanes);
+        stages_.template mask_tile<kVectors>(panel, k, lane);
       }
       if (item_.scores) {
         finish_scores<kVectors>(k, lane);

@@ -386,5 +386,67 @@ TEST_F(AttentionNonfinite, LowestFiniteBiasOnAllKeysIsNotMasked) {
   }
 }
 
+/// Moderate biases are added by the product, others by a stage of their own. Each row has the same
+/// bits either way.
+TEST_F(AttentionNonfinite, BiasesOfARowChangeNoOtherRow) {
+  for (const std::int64_t q_len : {std::int64_t{53}, std::int64_t{150}}) {
+    const ProblemShape shape{1, 2, 1, q_len, kNonfiniteShape.kv_len};
+    const RandomProblem problem = stored_problem(shape, kHeadDim, kValueDim);
+    const Tensor moderate =
+        convert(RandomState(7).randn({q_len, kNonfiniteShape.kv_len}), DType::kFloat32);
+    const AttentionOptions options{.score = {.bias = moderate}};
+    const Forward clean = forward(problem.inputs(), options);
+    RowList rows;
+    for (const reference::Row& row : all_rows(shape)) {
+      if (row.query != 40) rows.push_back(row);
+    }
+    for (const double number : {-kInfinity, kInfinity, kNan, 1e38, -3e38}) {
+      for (const std::int64_t key : {std::int64_t{3}, std::int64_t{530}}) {
+        SCOPED_TRACE(testing::Message() << q_len << " queries, " << number << " at " << key);
+        Tensor bias = moderate;
+        set_value(bias, {40, key}, number);
+        const Forward found = forward(problem.inputs(), {.score = {.bias = Tensor(bias)}});
+        EXPECT_TRUE(same_bits(rows_of(found, rows), rows_of(clean, rows)));
+      }
+    }
+    Tensor far = moderate;
+    for (const std::int64_t key : {std::int64_t{3}, std::int64_t{530}}) {
+      set_value(far, {40, key}, -kInfinity);
+      set_value(far, {41, key}, std::numeric_limits<float>::lowest());
+    }
+    expect_exact(problem.inputs(), {.score = {.bias = far}}, all_rows(shape));
+  }
+}
+
+TEST_F(AttentionNonfinite, PositionBiasesOfADistanceChangeNoOtherRow) {
+  // Buckets of one distance each, up to 255 keys before the query; only the last rows see those
+  // beyond 200.
+  const ProblemShape shape{1, 2, 1, 150, 250};
+  const RandomProblem problem = stored_problem(shape, kHeadDim, kValueDim);
+  const auto with_table = [&](const Tensor& table) {
+    return AttentionOptions{
+        .mask = causal(),
+        .score = {.relative =
+                      RelativeTable{.table = table, .bidirectional = false, .max_distance = 1000}},
+        .alignment = Alignment::offset(100)};
+  };
+  const Tensor moderate = convert(RandomState(8).randn({512, shape.q_heads}), DType::kFloat32);
+  const Forward clean = forward(problem.inputs(), with_table(moderate));
+  RowList see, see_not;
+  for (const reference::Row& row : all_rows(shape)) {
+    (row.query + 100 < 200 ? see_not : see).push_back(row);
+  }
+  for (const double number : {-kInfinity, kInfinity, kNan, 1e38, -3e38}) {
+    SCOPED_TRACE(number);
+    Tensor table = moderate;
+    for (std::int64_t head = 0; head < shape.q_heads; ++head) {
+      set_value(table, {200, head}, number);
+    }
+    const Forward found = forward(problem.inputs(), with_table(table));
+    EXPECT_TRUE(same_bits(rows_of(found, see_not), rows_of(clean, see_not)));
+    EXPECT_FALSE(same_bits(rows_of(found, see), rows_of(clean, see)));
+  }
+}
+
 }  // namespace
 }  // namespace fovea::test

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a work item of the forward pass prefetches while it computes: the rows of the next block of
+// keys and values, the next queries, and the rows of contexts that are written next.
+
+#if defined(FOVEA_KERNELS_FORWARD_ITEM_PREFETCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_FORWARD_ITEM_PREFETCH_INL_H_
+#undef FOVEA_KERNELS_FORWARD_ITEM_PREFETCH_INL_H_
+#else
+#define FOVEA_KERNELS_FORWARD_ITEM_PREFETCH_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include <hwy/highway.h>
+
+#include "kernels/forward/forward.h"
+#include "kernels/simd/simd-inl.h"
+#include "kernels/tile/prefetcher.h"
+#include "kernels/tile/scratch.h"
+#include "kernels/tile/setup.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+/// The functions that start prefetching spread it over the tiles that follow; fetch_for_scores()
+/// and fetch_for_values() are called once for each tile of the first and of the second product.
+class ItemPrefetch {
+ public:
+  /// `next`: the item that the thread computes next, or null.
+  ItemPrefetch(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next)
+      : setup_(setup), head_(item.head), next_(next) {}
+
+  /// Starts with the keys and values of the next block, which begins at key `block` of an item with
+  /// `panels` panels and ends before `keys_end`; after the last block, with those of the next
+  /// item's first block.
+  void start_block(std::int64_t block, std::int64_t keys_end, std::int64_t panels,
+                   std::int64_t tiles) {
+    const bool ours = block < keys_end;
+    if (!ours && next_ == nullptr) return;
+    const ForwardHead& head = ours ? head_ : next_->head;
+    const std::int64_t first = ours ? block : 0;
+    const std::int64_t rows = std::min(setup_.block_keys, (ours ? keys_end : head.kv_len) - first);
+    keys_.start(head.key, first, rows, setup_.head_dim, panels * tiles);
+    values_.start(head.value, first, rows, setup_.value_dim, panels * value_tiles());
+  }
+
+  /// Starts with the queries of the panel `next`, unless they are loaded.
+  void start_queries(const Panel& next, std::int64_t tiles) {
+    if (!next.loaded) start_queries(head_, next.first_query, next.rows, tiles);
+  }
+  /// Starts with the first queries of the next item.
+  void start_next_item(std::int64_t tiles) {
+    if (next_ == nullptr) return;
+    start_queries(next_->head, next_->q_begin, std::min(kPanelLanes, next_->q_end - next_->q_begin),
+                  tiles);
+  }
+
+  /// Starts with the contexts of a panel if it is `last`, its last block; otherwise ends that.
+  void start_contexts(const Panel& panel, bool last) {
+    // Rows of several heads are usually too few to matter, unless they follow each other.
+    const bool whole = last && head_.context.data != nullptr && head_.context_is_even();
+    contexts_.start(head_.context, panel.first_query, whole ? panel.rows : 0, setup_.value_dim,
+                    value_tiles());
+  }
+
+  void fetch_for_scores() {
+    keys_.fetch();
+    queries_.fetch();
+  }
+  void fetch_for_values() {
+    values_.fetch();
+    contexts_.fetch();
+  }
+
+ private:
+  void start_queries(const ForwardHead& head, std::int64_t row, std::int64_t count,
+                     std::int64_t tiles) {
+    const std::int64_t query = head.query_of(row);
+    if (head.heads > 1) count = std::min(count, head.q_len - query);
+    queries_.start(head.query_rows(row), query, count, setup_.head_dim, tiles);
+  }
+  std::int64_t value_tiles() const { return std::max<std::int64_t>(1, tiles_of(setup_.value_dim)); }
+
+  const ForwardSetup& setup_;
+  const ForwardHead& head_;
+  const ForwardItem* next_;
+  Prefetcher<const void> keys_, values_, queries_;
+  Prefetcher<void> contexts_;
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_FORWARD_ITEM_PREFETCH_INL_H_
