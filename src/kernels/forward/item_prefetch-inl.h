@@ -32,7 +32,7 @@ class ItemPrefetch {
   ItemPrefetch(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next)
       : setup_(setup), head_(item.head), next_(next) {}
 
-  /// Starts with the keys and values of the next block, which begins at key `block` of an item with
+  /// Prefetches the keys and values of the next block, which begins at key `block` of an item with
   /// `panels` panels and ends before `keys_end`; after the last block, with those of the next
   /// item's first block.
   void start_block(std::int64_t block, std::int64_t keys_end, std::int64_t panels,
@@ -46,18 +46,18 @@ class ItemPrefetch {
     values_.start(head.value, first, rows, setup_.value_dim, panels * value_tiles());
   }
 
-  /// Starts with the queries of the panel `next`, unless they are loaded.
+  /// Prefetches the queries of the panel `next`, unless they are loaded.
   void start_queries(const Panel& next, std::int64_t tiles) {
     if (!next.loaded) start_queries(head_, next.first_query, next.rows, tiles);
   }
-  /// Starts with the first queries of the next item.
+  /// Prefetches the first queries of the next item.
   void start_next_item(std::int64_t tiles) {
     if (next_ == nullptr) return;
     start_queries(next_->head, next_->q_begin, std::min(kPanelLanes, next_->q_end - next_->q_begin),
                   tiles);
   }
 
-  /// Starts with the contexts of a panel if it is `last`, its last block; otherwise ends that.
+  /// If the block is the panel's `last`, prefetches the contexts of its rows; otherwise stops that.
   void start_contexts(const Panel& panel, bool last) {
     // Rows of several heads are usually too few to matter, unless they follow each other.
     const bool whole = last && head_.context.data != nullptr && head_.context_is_even();
