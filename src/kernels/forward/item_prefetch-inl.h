@@ -24,8 +24,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// The functions that start prefetching spread it over the tiles that follow; fetch_for_scores()
-/// and fetch_for_values() are called once for each tile of the first and of the second product.
+/// Prefetches the rows that a work item needs next. A start function chooses the rows. Each later
+/// call of fetch_for_scores() or fetch_for_values(), one per tile of the first or second product,
+/// fetches a share of them.
 class ItemPrefetch {
  public:
   /// `next`: the item that the thread computes next, or null.

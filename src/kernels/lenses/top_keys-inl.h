@@ -33,7 +33,7 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 class TopKeys {
  public:
-  /// The number of keys whose bits are inserted together.
+  /// The number of keys whose marks one call of insert() takes.
   static constexpr std::int64_t kKeysTogether = 64;
 
   explicit TopKeys(std::int64_t k) : k_(k) {}
@@ -177,8 +177,9 @@ class TopKeys {
     hn::Store(hn::Max(below, hn::Load(d, least)), d, least);
   }
 
-  /// Returns bits for the scores of `keys` keys, whole tiles, that are above the thresholds. If a
-  /// tile has such a maximum, all scores are compared: which ones are above is unpredictable.
+  /// Returns bits for the scores of `keys` keys, whole tiles, that are above the thresholds.
+  /// Compares all scores if any tile has such a maximum, because a branch per tile is
+  /// unpredictable.
   HWY_INLINE hn::Vec<Words> mark(const float* scores, const float* tile_maximum, std::int64_t keys,
                                  const float* thresholds) const {
     const Floats d;

@@ -107,9 +107,9 @@ class ScoreStages {
   }
 
   /// Applies all stages in order to kVectors vectors of the tile whose first key is block + key.
-  /// Unless `derivative` is null, also writes to it, starting at lane `lane` of a
-  /// [kTileRows][kPanelLanes] buffer, the derivatives of the scores with respect to scale *
-  /// product, both without the factor log2(e). A non-null `derivative` requires has_derivative().
+  /// Unless it is null, `derivative` receives the derivatives of the scores with respect to
+  /// scale * product, both taken without the factor log2(e), as lanes from `lane` on of a
+  /// [kTileRows][kPanelLanes] buffer. A non-null `derivative` requires has_derivative().
   template <int kVectors>
   void run(const Panel& panel, std::int64_t block, std::int64_t key, std::int64_t lane,
            float* derivative = nullptr) {
