@@ -75,6 +75,20 @@ def test_arrows_move_in_a_table_and_escape_closes(opener):
     assert not active(page, "node.closest('#step-scores figure.map')?.querySelector('table').contains(node)")
 
 
+def test_the_tooltip_of_the_focus_stays_at_its_cell_when_the_page_scrolls(opener):
+    page = opener("001_your_journey")
+    page.mouse.move(400, 300)
+    cell, bubble = page.locator("#step-scores figure.map td[tabindex='0']"), page.locator("#made")
+    cell.focus()
+    for _ in range(2):
+        pages.settle(page)
+        assert bubble.is_visible(), "other cells come under the mouse, which is at rest"
+        assert abs(bubble.bounding_box()["y"] - cell.bounding_box()["y"]) < 300
+        page.evaluate("scrollBy(0, 100)")
+    page.mouse.move(500, 20)
+    assert bubble.is_hidden()
+
+
 def test_what_a_number_was_made_of_is_lit(opener):
     page = opener("001_your_journey")
     page.locator("#step-context figure.map tbody td").first.hover()

@@ -36,6 +36,8 @@ class Watch:
         context = self.browser.new_context(
             viewport=viewport,
             color_scheme=scheme,
+            # Of a page that still scrolls, a press and its release may meet different elements.
+            reduced_motion="reduce",
             has_touch=has_touch,
             permissions=["clipboard-read", "clipboard-write"],
             **(self.options | context),

@@ -4,8 +4,10 @@
 
 const bubble = make("div", {id: "made", role: "status", hidden: "hidden"});
 document.body.append(bubble);
+let focused = null;  // the cell that the tooltip explains because it has the focus
 
 function forget() {
+  focused = null;
   if (bubble.hidden) return;
   bubble.hidden = true;
   all(".lit").forEach((cell) => cell.classList.remove("lit"));
@@ -139,9 +141,27 @@ function moveInTable(event) {
   next.tabIndex = 0;
   next.focus();
 }
+
+function tellFocused(cell) {
+  tellCell(cell);
+  if (!bubble.hidden) focused = cell;
+}
+/** Returns whether an event says where the mouse already was: the page scrolled under it. */
+let mouse = null;
+function isAtRest({screenX, screenY}) {
+  const last = mouse ?? [screenX, screenY];
+  mouse = [screenX, screenY];
+  return last[0] === screenX && last[1] === screenY;
+}
 all("figure table").forEach(setUpTable);
-document.addEventListener("mouseover", (event) => tellCell(event.target));
-document.addEventListener("focusin", (event) => tellCell(event.target));
+document.addEventListener("mousemove", isAtRest);
+document.addEventListener("mouseover", (event) => {
+  if (!(isAtRest(event) && focused)) tellCell(event.target);
+});
+document.addEventListener("focusin", (event) => tellFocused(event.target));
+addEventListener("scroll", () => {
+  if (focused && focused === document.activeElement) tellFocused(focused);  // its place on the screen is another
+}, {passive: true, capture: true});
 document.addEventListener("focusout", forget);
 document.addEventListener("mouseleave", forget);
 document.addEventListener("keydown", moveInTable);
