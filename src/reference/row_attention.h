@@ -131,7 +131,8 @@ class RowAttention {
 
     // Scale, so that long vectors do not make large scores.
     s.scaled = s.scores;
-    for (Real& x : s.scaled) x *= static_cast<Real>(problem_.scale());
+    const Real scale = static_cast<Real>(problem_.scale());
+    for (Real& x : s.scaled) x *= scale;
 
     // Softcap: squash into (-c, c).
     s.softcapped = s.scaled;
