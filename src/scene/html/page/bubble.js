@@ -146,17 +146,17 @@ function tellFocused(cell) {
   tellCell(cell);
   if (!bubble.hidden) focused = cell;
 }
-/** Returns whether an event says where the mouse already was: the page scrolled under it. */
-let mouse = null;
-function isAtRest({screenX, screenY}) {
-  const last = mouse ?? [screenX, screenY];
+let mouse = null;  // where it was last
+/** Returns whether the mouse moved. A page that scrolls under a mouse at rest sends such events, too. */
+function mouseMoved({screenX, screenY}) {
+  const [x, y] = mouse ?? [screenX, screenY];
   mouse = [screenX, screenY];
-  return last[0] === screenX && last[1] === screenY;
+  return x !== screenX || y !== screenY;
 }
 all("figure table").forEach(setUpTable);
-document.addEventListener("mousemove", isAtRest);
+document.addEventListener("mousemove", mouseMoved);
 document.addEventListener("mouseover", (event) => {
-  if (!(isAtRest(event) && focused)) tellCell(event.target);
+  if (mouseMoved(event) || !focused) tellCell(event.target);
 });
 document.addEventListener("focusin", (event) => tellFocused(event.target));
 addEventListener("scroll", () => {
