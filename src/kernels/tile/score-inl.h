@@ -73,18 +73,36 @@ HWY_INLINE void softcap_derivative_tile(const float* HWY_RESTRICT scores, std::i
   }
 }
 
-/// Returns true only if |x| < 2^102 for all numbers. Then log2(e) x + y is -inf, or NaN, only if y
-/// is: beside -FLT_MAX, log2(e) x is less than half a unit in the last place.
-HWY_INLINE bool are_moderate(const float* numbers, std::int64_t count) {
+/// Returns a sum that is_moderate() examines: infinite or NaN as soon as a number is 2^102 or more
+/// in size, and then for good.
+HWY_INLINE Vector add_to_moderate(Vector sum, Vector numbers) {
+  return hn::MulAdd(hn::Set(Floats(), 0x1p27f), numbers, sum);
+}
+/// Returns true only if |x| < 2^102 for all numbers of the sum. Then log2(e) x + y is -inf, or NaN,
+/// only if y is: beside -FLT_MAX, log2(e) x is less than half a unit in the last place.
+HWY_INLINE bool is_moderate(Vector sum) {
   const Floats d;
-  const Vector factor = hn::Set(d, 0x1p27f);
-  // Infinite or NaN at the latest after 2^102, and then for good.
-  Vector sum = hn::Zero(d);
-  for (std::int64_t i = 0; i < count; i += kLanes) {
-    sum = hn::MulAdd(factor, hn::LoadU(d, numbers + i), sum);
-  }
   return hn::AllTrue(d, hn::Lt(hn::Abs(sum), hn::Set(d, std::numeric_limits<float>::infinity())));
 }
+HWY_INLINE bool are_moderate(const float* numbers, std::int64_t count) {
+  Vector sum = hn::Zero(Floats());
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    sum = add_to_moderate(sum, hn::LoadU(Floats(), numbers + i));
+  }
+  return is_moderate(sum);
+}
+/// Numbers that are added to a sum of add_to_moderate() when they are read.
+struct TestedNumbers {
+  Numbers<float> numbers;
+  Vector* sum;
+
+  TestedNumbers from(std::int64_t element) const { return {numbers.from(element), sum}; }
+  HWY_INLINE Vector vector(Floats d, std::int64_t column) const {
+    const Vector read = numbers.vector(d, column);
+    *sum = add_to_moderate(*sum, read);
+    return read;
+  }
+};
 
 /// Adds by_distance[lane - key] to the scores of one tile. The bias depends only on the distance of
 /// query and key, so adjacent lanes of a panel read adjacent table entries. If either the score or
