@@ -52,8 +52,7 @@ def result(page, number):
 
 
 def reload(page, done):
-    """Opens a page again, until `done(page)`: Chromium stores answers in another process, after the page has given
-    them, and a reload may be faster."""
+    """Reloads a page until `done(page)`. Chromium stores answers in another process, and a reload may precede that."""
     for _ in range(5):
         page.reload()
         if done(page):

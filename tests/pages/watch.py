@@ -36,7 +36,7 @@ class Watch:
         context = self.browser.new_context(
             viewport=viewport,
             color_scheme=scheme,
-            # Of a page that still scrolls, a press and its release may meet different elements.
+            # During smooth scrolling, the press and the release of a click may hit different elements.
             reduced_motion="reduce",
             has_touch=has_touch,
             permissions=["clipboard-read", "clipboard-write"],

@@ -34,8 +34,8 @@ class ItemPrefetch {
       : setup_(setup), head_(item.head), next_(next) {}
 
   /// Prefetches the keys and values of the next block, which begins at key `block` of an item with
-  /// `panels` panels and ends before `keys_end`; after the last block, with those of the next
-  /// item's first block.
+  /// `panels` panels and ends before `keys_end`; after the last block, those of the next item's
+  /// first block.
   void start_block(std::int64_t block, std::int64_t keys_end, std::int64_t panels,
                    std::int64_t tiles) {
     const bool ours = block < keys_end;

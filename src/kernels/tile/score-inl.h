@@ -73,17 +73,18 @@ HWY_INLINE void softcap_derivative_tile(const float* HWY_RESTRICT scores, std::i
   }
 }
 
-/// Returns a sum that is_moderate() examines: infinite or NaN as soon as a number is 2^102 or more
-/// in size, and then for good.
+/// Adds numbers to a sum for is_moderate(). A number of absolute value 2^102 or more makes the sum
+/// infinite or NaN, and it stays so.
 HWY_INLINE Vector add_to_moderate(Vector sum, Vector numbers) {
   return hn::MulAdd(hn::Set(Floats(), 0x1p27f), numbers, sum);
 }
-/// Returns true only if |x| < 2^102 for all numbers of the sum. Then log2(e) x + y is -inf, or NaN,
+/// Returns true only if |x| < 2^102 for all numbers in the sum. Then log2(e) x + y is -inf, or NaN,
 /// only if y is: beside -FLT_MAX, log2(e) x is less than half a unit in the last place.
 HWY_INLINE bool is_moderate(Vector sum) {
   const Floats d;
   return hn::AllTrue(d, hn::Lt(hn::Abs(sum), hn::Set(d, std::numeric_limits<float>::infinity())));
 }
+/// The same for `count` numbers, a multiple of kLanes.
 HWY_INLINE bool are_moderate(const float* numbers, std::int64_t count) {
   Vector sum = hn::Zero(Floats());
   for (std::int64_t i = 0; i < count; i += kLanes) {
@@ -91,7 +92,7 @@ HWY_INLINE bool are_moderate(const float* numbers, std::int64_t count) {
   }
   return is_moderate(sum);
 }
-/// Numbers that are added to a sum of add_to_moderate() when they are read.
+/// A source for transpose_4_rows() that adds every vector it loads to `sum`, for is_moderate().
 struct TestedNumbers {
   Numbers<float> numbers;
   Vector* sum;

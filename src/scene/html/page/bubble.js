@@ -142,12 +142,13 @@ function moveInTable(event) {
   next.focus();
 }
 
+/** Explains a cell that has the focus. */
 function tellFocused(cell) {
   tellCell(cell);
   if (!bubble.hidden) focused = cell;
 }
-let mouse = null;  // where it was last
-/** Returns whether the mouse moved. A page that scrolls under a mouse at rest sends such events, too. */
+let mouse = null;  // its last position on the screen
+/** Returns whether the mouse moved. Browsers also send mouseover when the page scrolls under a mouse at rest. */
 function mouseMoved({screenX, screenY}) {
   const [x, y] = mouse ?? [screenX, screenY];
   mouse = [screenX, screenY];
@@ -160,7 +161,7 @@ document.addEventListener("mouseover", (event) => {
 });
 document.addEventListener("focusin", (event) => tellFocused(event.target));
 addEventListener("scroll", () => {
-  if (focused && focused === document.activeElement) tellFocused(focused);  // its place on the screen is another
+  if (focused && focused === document.activeElement) tellFocused(focused);  // moves the tooltip with its cell
 }, {passive: true, capture: true});
 document.addEventListener("focusout", forget);
 document.addEventListener("mouseleave", forget);
