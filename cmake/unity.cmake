@@ -2,7 +2,12 @@
 # fovea_unity(TARGET [FOLDER]): compiles the source files of TARGET in groups, one per folder, or as one group named
 # FOLDER, unless FOVEA_UNITY is off. Most of a small file's compile time is spent on headers and templates shared by
 # all files of its folder; compiled together, they take a third of the time. Names in their unnamed namespaces must
-# therefore differ (tests/names_test.py). Files that Highway compiles once per SIMD target are compiled separately.
+# therefore differ (tests/names_test.py). Files that Highway compiles once per SIMD target are compiled separately, and
+# so are files with the property SKIP_UNITY_BUILD_INCLUSION.
+#
+# CMake's own UNITY_BUILD writes its files into the folder of the target, which has another name if Fovea is a
+# subdirectory of a project. Here they have the same path from the top of every build tree, so that builds share the
+# objects that ccache has (tests/consumer).
 
 function(fovea_unity target)
   if(NOT FOVEA_UNITY)
@@ -12,7 +17,8 @@ function(fovea_unity target)
   get_target_property(base ${target} SOURCE_DIR)
   foreach(source IN LISTS sources)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${base} OUTPUT_VARIABLE path)
-    if(NOT path MATCHES "\\.cc$" OR NOT EXISTS ${path})
+    get_source_file_property(skip ${source} TARGET_DIRECTORY ${target} SKIP_UNITY_BUILD_INCLUSION)
+    if(NOT path MATCHES "\\.cc$" OR NOT EXISTS ${path} OR skip)
       continue()
     endif()
     file(STRINGS ${path} per_target REGEX "hwy/foreach_target\\.h" LIMIT_COUNT 1)
@@ -23,8 +29,15 @@ function(fovea_unity target)
         set(folder ${ARGV1})
       endif()
       string(MAKE_C_IDENTIFIER ${folder} group)
-      set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${group})
+      list(APPEND groups ${group})
+      string(APPEND includes_${group} "#include \"${path}\"\n")
+      set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES HEADER_FILE_ONLY ON)
     endif()
   endforeach()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  list(REMOVE_DUPLICATES groups)
+  foreach(group IN LISTS groups)
+    set(together ${CMAKE_BINARY_DIR}/unity/${target}/${group}.cc)
+    file(CONFIGURE OUTPUT ${together} CONTENT "${includes_${group}}" @ONLY)
+    target_sources(${target} PRIVATE ${together})
+  endforeach()
 endfunction()

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -125,9 +126,8 @@ class RowAttention {
     s.place = place;
 
     // Scores: the similarity of the query to each key.
-    const std::span<const Real> q = query(place);
     s.scores.resize(kv_len);
-    for (std::size_t j = 0; j < kv_len; ++j) s.scores[j] = match(q, key(place, j), s.hidden);
+    match(s);
 
     // Scale, so that long vectors do not make large scores.
     s.scaled = s.scores;
@@ -201,21 +201,36 @@ class RowAttention {
     return Contiguous<Real>(multiply(rows, Contiguous<Real>(weights)));
   }
 
-  /// Returns the score of one key before scaling. An additive score appends its hidden layer to
-  /// `hidden`.
-  Real match(std::span<const Real> query, std::span<const Real> key,
-             std::vector<Real>& hidden) const {
-    Real sum = 0;
+  /// Computes the scores before scaling. An additive score also keeps its hidden layer.
+  void match(RowSteps<Real>& s) const {
+    const std::span<const Real> q = query(s.place);
+    const std::size_t kv_len = s.place.kv_len;
     if (problem_.hidden_dim > 0) {
       const std::span<const Real> v = v_.span();
-      for (std::size_t h = 0; h < key.size(); ++h) {
-        hidden.push_back(std::tanh(query[h] + key[h]));
-        sum += v[h] * hidden.back();
+      for (std::size_t j = 0; j < kv_len; ++j) {
+        const std::span<const Real> k = key(s.place, j);
+        for (std::size_t h = 0; h < k.size(); ++h) {
+          s.hidden.push_back(std::tanh(q[h] + k[h]));
+          s.scores[j] += v[h] * s.hidden.back();
+        }
       }
-    } else {
-      for (std::size_t d = 0; d < key.size(); ++d) sum += query[d] * key[d];
+      return;
     }
-    return sum;
+    // Several keys at a time, because each addition to a sum waits for the one before it. After the
+    // last key, it is read again.
+    constexpr std::size_t kTogether = 4;
+    for (std::size_t j = 0; j < kv_len; j += kTogether) {
+      std::array<const Real*, kTogether> keys;
+      for (std::size_t i = 0; i < kTogether; ++i) {
+        keys[i] = key(s.place, std::min(j + i, kv_len - 1)).data();
+      }
+      std::array<Real, kTogether> sums{};
+      for (std::size_t d = 0; d < q.size(); ++d) {
+        for (std::size_t i = 0; i < kTogether; ++i) sums[i] += q[d] * keys[i][d];
+      }
+      const auto count = static_cast<std::ptrdiff_t>(std::min(kTogether, kv_len - j));
+      std::copy_n(sums.begin(), count, s.scores.begin() + static_cast<std::ptrdiff_t>(j));
+    }
   }
 
   /// Returns the sum of all biases, or nothing if one of them is -inf, which masks the key

@@ -38,7 +38,8 @@ def fresh(directory):
 
 
 def configure(build, *arguments):
-    return run(CMAKE, "-G", "Ninja", "-S", HERE, "-B", build, f"-DCMAKE_CXX_COMPILER={CXX}", *arguments)
+    return run(CMAKE, "-G", "Ninja", "-S", HERE, "-B", build, f"-DCMAKE_CXX_COMPILER={CXX}",
+               f"-DCMAKE_CXX_COMPILER_LAUNCHER={LAUNCHER}", *arguments)
 
 
 def needed_libraries(program):
@@ -274,9 +275,7 @@ class Subdirectory(unittest.TestCase):
         build = BUILD.with_name(f"{BUILD.name}-subdirectory")
         quick = ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0"]
         alike = ["-DCMAKE_BUILD_TYPE=Release", f"-DFOVEA_WERROR={os.environ['FOVEA_WERROR']}"]
-        configure(build, f"-DFOVEA_SOURCE={SOURCE}", *(alike if LAUNCHER else quick),
-                  f"-DCMAKE_CXX_COMPILER_LAUNCHER={LAUNCHER}",
-                  *HIDDEN, "-DCUSTOM_SCORE=ON")
+        configure(build, f"-DFOVEA_SOURCE={SOURCE}", *(alike if LAUNCHER else quick), *HIDDEN, "-DCUSTOM_SCORE=ON")
         run(CMAKE, "--build", build)
         read = run("ninja", "-C", build, "-t", "deps")
         self.assertIn("kernels/forward/forward", read)

@@ -11,10 +11,12 @@
 namespace fovea::engine {
 namespace {
 
-// An item has more heads if that leaves at most this part of the lanes to compute, and if at least
-// that many items per sequence remain, for many threads.
-constexpr double kWorthMoreHeads = 0.9;
-constexpr std::int64_t kMinItems = 8;
+// Heads are computed together if that leaves less than this part of the lanes to compute, and if at
+// least that many items per sequence remain, for many threads. A sequence with fewer multiply-adds
+// needs fewer items, because starting threads would take longer than it saves.
+constexpr double kWorthTogether = 0.9;
+constexpr double kMinItems = 8;
+constexpr double kProductsWorthAnItem = 4 << 20;
 // Fewer rows take as long, where vectors are shorter.
 constexpr std::int64_t kMinRows = 16;
 // Decoding is slower if at least this part of the lanes is filled. But it divides longer keys into
@@ -34,6 +36,42 @@ bool scores_are_plain(const AttentionOptions& options) {
          score.custom.tile == nullptr && options.dropout.probability == 0;
 }
 
+/// The heads of one key head in parts, and the lanes that these take together.
+struct Division {
+  std::int64_t parts = 0, lanes = 0;
+};
+
+Division divide_heads(const Problem& problem, const SequenceSpan& span, std::int64_t vector) {
+  const std::int64_t group = heads_of_a_key_head(problem.shape);
+  const Division alone{group, group * lanes(span.q_len, vector)};
+  const double products = static_cast<double>(problem.shape.q_heads * span.q_len) *
+                          static_cast<double>(span.kv_len) *
+                          static_cast<double>(problem.head_dim() + problem.value_dim());
+  const auto items =
+      static_cast<std::int64_t>(std::clamp(products / kProductsWorthAnItem, 1.0, kMinItems));
+  Division best = alone;
+  std::int64_t parts = group;
+  for (std::int64_t most = 2; most <= std::min(group, kMaxRowsInPlace / span.q_len); ++most) {
+    const std::int64_t before = parts;
+    parts = (group + most - 1) / most;
+    if (parts == before) continue;
+    if (problem.shape.kv_heads * parts < items) break;
+    const std::int64_t heads = group / parts, larger = group % parts;  // parts with one head more
+    const std::int64_t taken = larger * lanes((heads + 1) * span.q_len, vector) +
+                               (parts - larger) * lanes(heads * span.q_len, vector);
+    if (taken < best.lanes) best = {parts, taken};
+  }
+  const bool worth =
+      static_cast<double>(best.lanes) < kWorthTogether * static_cast<double>(alone.lanes);
+  return worth ? best : alone;
+}
+
+/// Returns whether several heads may be computed together.
+bool may_be_together(const Problem& problem, const SequenceSpan& span, std::int64_t vector) {
+  return span.q_len > 0 && vector > 0 && heads_of_a_key_head(problem.shape) > 1 &&
+         scores_are_plain(problem.options);
+}
+
 }  // namespace
 
 kernels::ForwardSizes forward_sizes(const Problem& problem, const kernels::LensSetup& lenses) {
@@ -45,28 +83,19 @@ kernels::ForwardSizes forward_sizes(const Problem& problem, const kernels::LensS
        .lenses = lenses});
 }
 
-std::int64_t heads_together(const Problem& problem, std::int64_t q_len, std::int64_t vector) {
-  const ProblemShape& shape = problem.shape;
-  const std::int64_t group = shape.kv_heads > 0 ? shape.q_heads / shape.kv_heads : 1;
-  if (group == 1 || q_len == 0 || vector == 0 || !scores_are_plain(problem.options)) return 1;
-  const std::int64_t most = std::min({group, kMaxRowsInPlace / q_len, shape.q_heads / kMinItems});
-  const auto cost = [&](std::int64_t heads) {
-    return static_cast<double>(lanes(heads * q_len, vector)) / static_cast<double>(heads);
-  };
-  std::int64_t best = 1;
-  for (std::int64_t heads = 2; heads <= most; ++heads) {
-    if (group % heads == 0 && cost(heads) < kWorthMoreHeads * cost(best)) best = heads;
-  }
-  return best;
+std::int64_t parts_of_heads(const Problem& problem, const SequenceSpan& span, std::int64_t vector) {
+  return may_be_together(problem, span, vector) ? divide_heads(problem, span, vector).parts
+                                                : heads_of_a_key_head(problem.shape);
 }
 
 bool heads_fill_vectors(const Problem& problem, const SequenceSpan& span) {
   if (span.q_len <= 1 || span.kv_len * problem.head_dim() > kMaxKeyNumbers) return false;
   const std::int64_t vector = forward_sizes(problem).in_place_vector;
-  const std::int64_t heads = heads_together(problem, span.q_len, vector);
-  const std::int64_t rows = heads * span.q_len;
-  return heads > 1 &&
-         static_cast<double>(rows) >= kFilled * static_cast<double>(lanes(rows, vector));
+  if (!may_be_together(problem, span, vector)) return false;
+  const Division division = divide_heads(problem, span, vector);
+  const std::int64_t group = heads_of_a_key_head(problem.shape);
+  return division.parts < group &&
+         static_cast<double>(group * span.q_len) >= kFilled * static_cast<double>(division.lanes);
 }
 
 }  // namespace fovea::engine

@@ -23,10 +23,16 @@ inline constexpr std::int64_t kMaxRowsInPlace = 96;
 /// Returns the sizes of a call's pass over tiles.
 kernels::ForwardSizes forward_sizes(const Problem& problem, const kernels::LensSetup& lenses = {});
 
-/// Returns the number of heads of an item, for heads with `q_len` queries each: 1 if more would
+/// Returns how many query heads share each key head; 0 without heads.
+inline std::int64_t heads_of_a_key_head(const ProblemShape& shape) {
+  return shape.kv_heads > 0 ? shape.q_heads / shape.kv_heads : 0;
+}
+
+/// Returns into how many parts the query heads of one key head are divided. An item has the heads
+/// of one part, which are computed together. Each head is a part of its own if larger parts would
 /// leave as many lanes idle, or if scores depend on the head. `vector` is
 /// ForwardSizes::in_place_vector.
-std::int64_t heads_together(const Problem& problem, std::int64_t q_len, std::int64_t vector);
+std::int64_t parts_of_heads(const Problem& problem, const SequenceSpan& span, std::int64_t vector);
 
 /// Returns whether the queries of several heads fill most lanes. Decoding is slower then.
 bool heads_fill_vectors(const Problem& problem, const SequenceSpan& span);

@@ -122,7 +122,8 @@ void forward_in_tiles(const Problem& problem, const AttentionOutputs& outputs) {
   for (std::int64_t s = 0; s < problem.shape.items(); ++s) {
     const SequenceSpan span = sequence_span(problem.options, problem.shape, s);
     apart = apart || (!has_few_queries(problem, span) &&
-                      heads_together(problem, span.q_len, sizes.in_place_vector) > 1);
+                      parts_of_heads(problem, span, sizes.in_place_vector) <
+                          heads_of_a_key_head(problem.shape));
   }
   apart = apart && (outputs.context.defined() || outputs.lse.defined());
   if (!apart) return forward_fused(problem, false, outputs);

@@ -84,7 +84,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   for (std::int64_t s = 0; s < shape.items(); ++s) {
     const SequenceSpan span = this->span(s);
     setup_.most_keys = std::max(setup_.most_keys, span.kv_len);
-    all_chunks += chunks(rows(span.q_len)) * groups(span.q_len);
+    all_chunks += chunks(rows(span)) * groups(span);
   }
   const std::int64_t row_numbers = std::max<std::int64_t>(1, setup_.head_dim + problem.value_dim());
   const auto block_keys = [&](std::int64_t number_bytes) {
@@ -119,11 +119,11 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
                 std::min(lenses.chunk_panels > 1 ? 1 : kMinPanels, most_chunks), most_chunks);
   for (std::int64_t s = 0; s < shape.items(); ++s) {
     const SequenceSpan span = this->span(s);
-    const std::int64_t chunks = this->chunks(rows(span.q_len));
-    const std::int64_t count = items_per_group(span.q_len);
-    usual_heads_ = heads_together(span.q_len);
+    const std::int64_t chunks = this->chunks(rows(span));
+    const std::int64_t count = items_per_group(span);
+    usual_parts_ = parts(span);
     usual_items_per_group_ = count;
-    items_ += count * groups(span.q_len);
+    items_ += count * groups(span);
     if (count > 0) {
       setup_.most_panels =
           std::max(setup_.most_panels, (chunks + count - 1) / count * lenses.chunk_panels);
@@ -139,19 +139,20 @@ SequenceSpan ForwardPlan::span(std::int64_t sequence) const {
   return span;
 }
 
-std::int64_t ForwardPlan::heads_together(std::int64_t q_len) const {
-  return in_place_vector_ == 0 ? 1 : engine::heads_together(problem_, q_len, in_place_vector_);
+std::int64_t ForwardPlan::parts(const SequenceSpan& span) const {
+  return in_place_vector_ == 0 ? heads_of_a_key_head(problem_.shape)
+                               : parts_of_heads(problem_, span, in_place_vector_);
 }
 
 std::int64_t ForwardPlan::chunk_rows(std::int64_t rows) const {
   return rows <= kMaxRowsInPlace ? in_place_rows_ : chunk_rows_;
 }
 
-std::int64_t ForwardPlan::items_per_group(std::int64_t q_len) const {
-  const std::int64_t count = chunks(rows(q_len));
+std::int64_t ForwardPlan::items_per_group(const SequenceSpan& span) const {
+  const std::int64_t count = chunks(rows(span));
   std::int64_t items = (count + chunks_per_item_ - 1) / chunks_per_item_;
   // Look for an item count that gives every thread the same number of items.
-  const std::int64_t all = groups(q_len) * problem_.shape.items();
+  const std::int64_t all = groups(span) * problem_.shape.items();
   const std::int64_t before = items;
   while (items > 1 && items < count && items < 2 * before && items * all % cut_for_ != 0) ++items;
   return items;
@@ -176,8 +177,8 @@ void ForwardPlan::prepare(std::byte* workspace) const {
   auto* const first_item = reinterpret_cast<std::int64_t*>(workspace);
   first_item[0] = 0;
   for (std::int64_t s = 0; s < problem_.shape.sequences; ++s) {
-    const std::int64_t q_len = span(s).q_len;
-    first_item[s + 1] = first_item[s] + items_per_group(q_len) * groups(q_len);
+    const SequenceSpan span = this->span(s);
+    first_item[s + 1] = first_item[s] + items_per_group(span) * groups(span);
   }
   assert(first_item[problem_.shape.sequences] == items_);
 }
@@ -186,25 +187,30 @@ WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) cons
   const ProblemShape& shape = problem_.shape;
   WorkItem item;
   std::int64_t q_len = shape.q_len;
-  std::int64_t per_group = usual_items_per_group_;
-  item.heads = usual_heads_;
+  std::int64_t parts = usual_parts_, per_group = usual_items_per_group_;
   if (shape.sequences > 0) {
     const auto* const first_item = reinterpret_cast<const std::int64_t*>(workspace);
     const auto* const after =
         std::upper_bound(first_item, first_item + shape.sequences + 1, number);
     item.sequence = after - first_item - 1;
     number -= first_item[item.sequence];
-    q_len = span(item.sequence).q_len;
-    item.heads = heads_together(q_len);
-    per_group = items_per_group(q_len);
+    const SequenceSpan span = this->span(item.sequence);
+    q_len = span.q_len;
+    parts = this->parts(span);
+    per_group = items_per_group(span);
   } else {
-    const std::int64_t per_sequence = per_group * (shape.q_heads / item.heads);
+    const std::int64_t per_sequence = per_group * parts * shape.kv_heads;
     item.sequence = number / per_sequence;
     number %= per_sequence;
   }
-  item.head = number / per_group * item.heads;
+  const std::int64_t heads = heads_of_a_key_head(shape);
+  const std::int64_t group = number / per_group;
+  const std::int64_t first = group % parts * heads / parts;
+  item.head = group / parts * heads + first;
+  item.heads = (group % parts + 1) * heads / parts - first;
   const std::int64_t rows = q_len * item.heads;
   item.in_place = rows <= kMaxRowsInPlace;
+  // Of a small part, some items may be empty.
   const std::int64_t part = per_group - 1 - number % per_group;
   const std::int64_t count = chunks(rows);
   item.q_begin = part * count / per_group * chunk_rows(rows);

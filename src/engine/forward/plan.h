@@ -58,14 +58,18 @@ class ForwardPlan {
  private:
   /// Returns the span of a sequence, without queries if it is not planned.
   SequenceSpan span(std::int64_t sequence) const;
-  /// Returns the heads of an item.
-  std::int64_t heads_together(std::int64_t q_len) const;
-  /// Returns the rows of these heads, and into how many groups all heads are divided.
-  std::int64_t rows(std::int64_t q_len) const { return q_len * heads_together(q_len); }
-  std::int64_t groups(std::int64_t q_len) const {
-    return problem_.shape.q_heads / heads_together(q_len);
+  /// Returns into how many parts the heads of each key head are divided (heads_together.h).
+  std::int64_t parts(const SequenceSpan& span) const;
+  /// Returns the rows of the largest part, and the number of parts of all heads, here called
+  /// groups.
+  std::int64_t rows(const SequenceSpan& span) const {
+    const std::int64_t parts = this->parts(span);
+    return parts == 0 ? 0 : (heads_of_a_key_head(problem_.shape) + parts - 1) / parts * span.q_len;
   }
-  std::int64_t items_per_group(std::int64_t q_len) const;
+  std::int64_t groups(const SequenceSpan& span) const {
+    return problem_.shape.kv_heads * parts(span);
+  }
+  std::int64_t items_per_group(const SequenceSpan& span) const;
   /// Returns the rows of a panel or map chunk, which is never split.
   std::int64_t chunk_rows(std::int64_t rows) const;
   std::int64_t chunks(std::int64_t rows) const {
@@ -81,7 +85,7 @@ class ForwardPlan {
   std::int64_t in_place_rows_ = 0;    // chunk_rows_ if keys and values are read in place
   std::int64_t chunks_per_item_ = 0;  // approximate
   // Without packed sequences, of every item and of every group of heads:
-  std::int64_t usual_heads_ = 1, usual_items_per_group_ = 0;
+  std::int64_t usual_parts_ = 1, usual_items_per_group_ = 0;
   std::int64_t items_ = 0;
   std::size_t scratch_bytes_ = 0;
   int cut_for_ = 1;  // the thread count that determines the item size

@@ -526,13 +526,8 @@ TEST(RecordingMalformed, TokenListsNeedNoDescription) {
   EXPECT_EQ(recording.key_tokens(attention)->size(), 3);
 }
 
-/// 100,000 attentions that share a tensor of options and a token list.
-TEST(RecordingMalformed, ManyAttentionsOpenQuickly) {
-#ifdef FOVEA_SANITIZED
-  constexpr int kCount = 10'000;
-#else
-  constexpr int kCount = 100'000;
-#endif
+/// Returns a recording of many attentions that share a tensor of options and a token list.
+std::string recording_of(int attentions) {
   std::string content = R"({"tokens": [{"name": "t"}], "attentions": [)";
   std::string header, data = std::string(16, '\0') + "xx";
   const auto add = [&](const std::string& name, const char* type, const char* shape,
@@ -542,7 +537,7 @@ TEST(RecordingMalformed, ManyAttentionsOpenQuickly) {
     header += fmt::format(R"(,"{}":{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", name, type,
                           shape, begin, data.size());
   };
-  for (int i = 0; i < kCount; ++i) {
+  for (int i = 0; i < attentions; ++i) {
     content +=
         fmt::format(R"({}{{"name": "{}", "layer": {}, "query_tokens": "t", "key_tokens": "t",)"
                     R"("options": {{"mask": {{"causal": true, "documents": "d"}}}}}})",
@@ -562,15 +557,35 @@ TEST(RecordingMalformed, ManyAttentionsOpenQuickly) {
       header +
       fmt::format(R"(,"tokens.t.offsets":{{"dtype":"I64","shape":[3],"data_offsets":[{},{}]}}}})",
                   end - 24, end);
-  const std::string bytes = safetensors_file(text, data);
-  // The time of this process alone. Quadratic lookups would take more than 15 seconds.
-  const std::clock_t begin = std::clock();
-  const Recording recording = open_recording(bytes);
-  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-  EXPECT_EQ(recording.attentions().size(), static_cast<std::size_t>(kCount));
-  EXPECT_EQ(recording.query_tokens(recording.attentions()[kCount - 1])->size(), 2);
-  EXPECT_LT(seconds, 10.0);
-  RecordProperty("milliseconds", static_cast<int>(seconds * 1000.0));
+  return safetensors_file(text, data);
+}
+
+/// Lookups do not become slower with the number of attentions: eight times as many take about eight
+/// times as long on any machine, and much longer if each is compared with all others.
+TEST(RecordingMalformed, ManyAttentionsTakeProportionateTime) {
+  // The time of this process alone.
+  const auto seconds_of = [](int attentions) {
+    const std::string bytes = recording_of(attentions);
+    const std::clock_t begin = std::clock();
+    const Recording recording = open_recording(bytes);
+    const std::clock_t end = std::clock();
+    EXPECT_EQ(recording.attentions().size(), static_cast<std::size_t>(attentions));
+    EXPECT_EQ(recording.query_tokens(recording.attentions().back())->size(), 2);
+    return static_cast<double>(end - begin) / CLOCKS_PER_SEC;
+  };
+#ifdef FOVEA_SANITIZED
+  constexpr int kMany = 10'000;
+#else
+  constexpr int kMany = 80'000;
+#endif
+  constexpr double kMost = 14.0;
+  double ratio = kMost;
+  // A neighbour of the machine may slow down one of them.
+  for (int attempt = 0; attempt < 3 && ratio >= kMost; ++attempt) {
+    const double of_few = seconds_of(kMany / 8);
+    ratio = seconds_of(kMany) / of_few;
+  }
+  EXPECT_LT(ratio, kMost);
 }
 
 TEST(RecordingMalformed, IsRecordingReturnsFalse) {

@@ -60,6 +60,16 @@ std::vector<FewQueriesCase> few_queries_cases() {
   }
   // Too few keys to be decoded.
   for (const std::int64_t q_len : {1, 4}) all.push_back({{1, 32, 8, q_len, 40}, 16, 16});
+  // Heads of one key head in parts of different sizes.
+  for (const std::int64_t q_len : {18, 23}) {
+    all.push_back({{1, 14, 2, q_len, 70}, 16, 16});
+    all.push_back({{2, 10, 2, q_len, 150}, 11, 7});
+  }
+  // Few items, because there is little to compute.
+  all.push_back({{1, 8, 1, 3, 100}, 16, 16});
+  all.push_back({{2, 8, 2, 8, 130}, 7, 16});
+  // One panel per item: of the smaller part, the other item is empty.
+  all.push_back({{1, 10, 2, 20, 70}, 2100, 2100});
   return all;
 }
 
