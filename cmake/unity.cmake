@@ -3,21 +3,24 @@
 # FOLDER, unless FOVEA_UNITY is off. Most of a small file's compile time is spent on headers and templates shared by
 # all files of its folder; compiled together, they take a third of the time. Names in their unnamed namespaces must
 # therefore differ (tests/names_test.py). Files that Highway compiles once per SIMD target are compiled separately, and
-# so are files with the property SKIP_UNITY_BUILD_INCLUSION.
+# so are files with the property SKIP_UNITY_BUILD_INCLUSION, which those with options of their own need.
 #
 # CMake's own UNITY_BUILD writes its files into the folder of the target, which has another name if Fovea is a
 # subdirectory of a project. Here they have the same path from the top of every build tree, so that builds share the
 # objects that ccache has (tests/consumer).
 
 function(fovea_unity target)
+  # Even if a project around this one asks for it: the files per SIMD target must not be joined.
+  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
   if(NOT FOVEA_UNITY)
     return()
   endif()
+  set(groups "")
   get_target_property(sources ${target} SOURCES)
   get_target_property(base ${target} SOURCE_DIR)
   foreach(source IN LISTS sources)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${base} OUTPUT_VARIABLE path)
-    get_source_file_property(skip ${source} TARGET_DIRECTORY ${target} SKIP_UNITY_BUILD_INCLUSION)
+    get_source_file_property(skip ${path} TARGET_DIRECTORY ${target} SKIP_UNITY_BUILD_INCLUSION)
     if(NOT path MATCHES "\\.cc$" OR NOT EXISTS ${path} OR skip)
       continue()
     endif()
@@ -29,12 +32,14 @@ function(fovea_unity target)
         set(folder ${ARGV1})
       endif()
       string(MAKE_C_IDENTIFIER ${folder} group)
-      list(APPEND groups ${group})
+      if(NOT group IN_LIST groups)
+        list(APPEND groups ${group})
+        set(includes_${group} "")
+      endif()
       string(APPEND includes_${group} "#include \"${path}\"\n")
-      set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES HEADER_FILE_ONLY ON)
+      set_source_files_properties(${path} TARGET_DIRECTORY ${target} PROPERTIES HEADER_FILE_ONLY ON)
     endif()
   endforeach()
-  list(REMOVE_DUPLICATES groups)
   foreach(group IN LISTS groups)
     set(together ${CMAKE_BINARY_DIR}/unity/${target}/${group}.cc)
     file(CONFIGURE OUTPUT ${together} CONTENT "${includes_${group}}" @ONLY)

@@ -11,12 +11,12 @@
 namespace fovea::engine {
 namespace {
 
-// Heads are computed together if that leaves less than this part of the lanes to compute, and if at
-// least that many items per sequence remain, for many threads. A sequence with fewer multiply-adds
-// needs fewer items, because starting threads would take longer than it saves.
+// Heads are computed together if that leaves less than this part of the lanes to compute, and if
+// enough items remain for the threads: one per kProductsPerItem multiply-adds of the sequence, at
+// most kEnoughItems. Vectors of few rows take much longer per row than panels of several vectors.
 constexpr double kWorthTogether = 0.9;
-constexpr double kMinItems = 8;
-constexpr double kProductsWorthAnItem = 4 << 20;
+constexpr double kProductsPerItem = 4 << 20;
+constexpr double kEnoughItems = 8;
 // Fewer rows take as long, where vectors are shorter.
 constexpr std::int64_t kMinRows = 16;
 // Decoding is slower if at least this part of the lanes is filled. But it divides longer keys into
@@ -48,7 +48,7 @@ Division divide_heads(const Problem& problem, const SequenceSpan& span, std::int
                           static_cast<double>(span.kv_len) *
                           static_cast<double>(problem.head_dim() + problem.value_dim());
   const auto items =
-      static_cast<std::int64_t>(std::clamp(products / kProductsWorthAnItem, 1.0, kMinItems));
+      static_cast<std::int64_t>(std::clamp(products / kProductsPerItem, 1.0, kEnoughItems));
   Division best = alone;
   std::int64_t parts = group;
   for (std::int64_t most = 2; most <= std::min(group, kMaxRowsInPlace / span.q_len); ++most) {

@@ -210,7 +210,7 @@ WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) cons
   item.heads = (group % parts + 1) * heads / parts - first;
   const std::int64_t rows = q_len * item.heads;
   item.in_place = rows <= kMaxRowsInPlace;
-  // Of a small part, some items may be empty.
+  // Every part has as many items as the largest one, so those of smaller parts may be empty.
   const std::int64_t part = per_group - 1 - number % per_group;
   const std::int64_t count = chunks(rows);
   item.q_begin = part * count / per_group * chunk_rows(rows);

@@ -84,7 +84,7 @@ class ForwardPlan {
   std::int64_t chunk_rows_ = 0;
   std::int64_t in_place_rows_ = 0;    // chunk_rows_ if keys and values are read in place
   std::int64_t chunks_per_item_ = 0;  // approximate
-  // Without packed sequences, of every item and of every group of heads:
+  // Without packed sequences: the parts per key head, and the items per part.
   std::int64_t usual_parts_ = 1, usual_items_per_group_ = 0;
   std::int64_t items_ = 0;
   std::size_t scratch_bytes_ = 0;

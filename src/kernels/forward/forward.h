@@ -29,7 +29,8 @@ ForwardSizes forward_sizes(const ForwardSetup& setup);
 /// Returns the bytes of scratch memory that one thread needs, a multiple of 64.
 std::size_t forward_scratch_bytes(const ForwardSetup& setup);
 
-/// A work item: at most most_panels panels of rows of one head, or in place of several heads.
+/// A work item: at most most_panels panels of rows of one head, or in place of several heads. It
+/// may have no rows.
 struct ForwardItem {
   ForwardHead head;
   std::int64_t q_begin = 0;  // the first row

@@ -66,10 +66,11 @@ std::vector<FewQueriesCase> few_queries_cases() {
     all.push_back({{2, 10, 2, q_len, 150}, 11, 7});
   }
   // Few items, because there is little to compute.
-  all.push_back({{1, 8, 1, 3, 100}, 16, 16});
+  all.push_back({{1, 8, 1, 4, 100}, 16, 16});
   all.push_back({{2, 8, 2, 8, 130}, 7, 16});
-  // One panel per item: of the smaller part, the other item is empty.
-  all.push_back({{1, 10, 2, 20, 70}, 2100, 2100});
+  // Parts of 2 and 3 heads, which have two panels with AVX-512, one per item. The larger part fills
+  // both, the smaller one only one of its items.
+  all.push_back({{1, 20, 4, 20, 70}, 2100, 2100});
   return all;
 }
 

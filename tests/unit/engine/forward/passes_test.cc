@@ -91,7 +91,7 @@ TEST(AttentionPasses, SequencesOfOneCallMayHaveHeadsTogether) {
   expect_bits_of_separate_calls(
       {{0, 4, 12, 12, 24, 25, 49, 149}, {0, 70, 200, 250, 300, 500, 600, 700}},
       {1, 32, 8, 149, 700, 7}, 16);
-  // Parts of different sizes, all heads of a key head, and separate heads.
+  // Parts of different sizes in two ways, and separate heads.
   expect_bits_of_separate_calls({{0, 20, 28, 60}, {0, 70, 200, 300}}, {1, 14, 2, 60, 300, 3}, 16);
 }
 
