@@ -11,9 +11,9 @@
 namespace fovea::engine {
 namespace {
 
-// Heads are computed together if that leaves less than this part of the lanes to compute, and if
-// enough items remain for the threads: one per kProductsPerItem multiply-adds of the sequence, at
-// most kEnoughItems. Vectors of few rows take much longer per row than panels of several vectors.
+// Heads are computed together if that takes less than this part of the time, and if enough items
+// remain for the threads: one per kProductsPerItem multiply-adds of the sequence, at most
+// kEnoughItems.
 constexpr double kWorthTogether = 0.9;
 constexpr double kProductsPerItem = 4 << 20;
 constexpr double kEnoughItems = 8;
@@ -29,6 +29,25 @@ std::int64_t lanes(std::int64_t rows, std::int64_t vector) {
   return std::max((rows + vector - 1) / vector * vector, kMinRows);
 }
 
+/// Returns the time of `rows` rows, as a multiple of that of a vector in a full panel. On Intel's
+/// CPUs, products with one vector wait for the loads of keys and take 1.5 times as long
+/// (docs/benchmarks.md).
+double time_of(std::int64_t rows, std::int64_t vector) {
+  constexpr std::int64_t kVectorsOfPanel = 3;
+  const std::int64_t vectors = lanes(rows, vector) / vector;
+  const std::int64_t rest = vectors % kVectorsOfPanel;
+  return static_cast<double>(vectors) + (rest > 0 ? 0.5 / static_cast<double>(rest) : 0.0);
+}
+
+/// Adds up what `of` returns for the heads of each part. Their numbers differ by at most 1.
+template <class Of>
+auto sum_over_parts(std::int64_t group, std::int64_t parts, const Of& of) {
+  const std::int64_t heads = group / parts, larger = group % parts;
+  decltype(of(heads)) sum = 0;
+  for (std::int64_t part = 0; part < parts; ++part) sum += of(part < larger ? heads + 1 : heads);
+  return sum;
+}
+
 /// Returns whether a score depends on nothing but the query, the key and the mask.
 bool scores_are_plain(const AttentionOptions& options) {
   const ScoreOptions& score = options.score;
@@ -36,34 +55,33 @@ bool scores_are_plain(const AttentionOptions& options) {
          score.custom.tile == nullptr && options.dropout.probability == 0;
 }
 
-/// The heads of one key head in parts, and the lanes that these take together.
-struct Division {
-  std::int64_t parts = 0, lanes = 0;
-};
-
-Division divide_heads(const Problem& problem, const SequenceSpan& span, std::int64_t vector) {
+/// parts_of_heads() for heads that may be computed together.
+std::int64_t divide_heads(const Problem& problem, const SequenceSpan& span, std::int64_t vector) {
   const std::int64_t group = heads_of_a_key_head(problem.shape);
-  const Division alone{group, group * lanes(span.q_len, vector)};
+  const auto time_of_parts = [&](std::int64_t parts) {
+    return sum_over_parts(group, parts,
+                          [&](std::int64_t heads) { return time_of(heads * span.q_len, vector); });
+  };
   const double products = static_cast<double>(problem.shape.q_heads * span.q_len) *
                           static_cast<double>(span.kv_len) *
                           static_cast<double>(problem.head_dim() + problem.value_dim());
   const auto items =
       static_cast<std::int64_t>(std::clamp(products / kProductsPerItem, 1.0, kEnoughItems));
-  Division best = alone;
+  std::int64_t best = group;
+  double best_time = kWorthTogether * time_of_parts(group);
   std::int64_t parts = group;
   for (std::int64_t most = 2; most <= std::min(group, kMaxRowsInPlace / span.q_len); ++most) {
     const std::int64_t before = parts;
     parts = (group + most - 1) / most;
     if (parts == before) continue;
     if (problem.shape.kv_heads * parts < items) break;
-    const std::int64_t heads = group / parts, larger = group % parts;  // parts with one head more
-    const std::int64_t taken = larger * lanes((heads + 1) * span.q_len, vector) +
-                               (parts - larger) * lanes(heads * span.q_len, vector);
-    if (taken < best.lanes) best = {parts, taken};
+    const double time = time_of_parts(parts);
+    if (time < best_time) {
+      best = parts;
+      best_time = time;
+    }
   }
-  const bool worth =
-      static_cast<double>(best.lanes) < kWorthTogether * static_cast<double>(alone.lanes);
-  return worth ? best : alone;
+  return best;
 }
 
 /// Returns whether several heads may be computed together.
@@ -84,7 +102,7 @@ kernels::ForwardSizes forward_sizes(const Problem& problem, const kernels::LensS
 }
 
 std::int64_t parts_of_heads(const Problem& problem, const SequenceSpan& span, std::int64_t vector) {
-  return may_be_together(problem, span, vector) ? divide_heads(problem, span, vector).parts
+  return may_be_together(problem, span, vector) ? divide_heads(problem, span, vector)
                                                 : heads_of_a_key_head(problem.shape);
 }
 
@@ -92,10 +110,12 @@ bool heads_fill_vectors(const Problem& problem, const SequenceSpan& span) {
   if (span.q_len <= 1 || span.kv_len * problem.head_dim() > kMaxKeyNumbers) return false;
   const std::int64_t vector = forward_sizes(problem).in_place_vector;
   if (!may_be_together(problem, span, vector)) return false;
-  const Division division = divide_heads(problem, span, vector);
   const std::int64_t group = heads_of_a_key_head(problem.shape);
-  return division.parts < group &&
-         static_cast<double>(group * span.q_len) >= kFilled * static_cast<double>(division.lanes);
+  const std::int64_t parts = divide_heads(problem, span, vector);
+  const std::int64_t taken = sum_over_parts(
+      group, parts, [&](std::int64_t heads) { return lanes(heads * span.q_len, vector); });
+  return parts < group &&
+         static_cast<double>(group * span.q_len) >= kFilled * static_cast<double>(taken);
 }
 
 }  // namespace fovea::engine
