@@ -49,9 +49,12 @@ def sentence(kept):
         lost = f"{len(one['lost'])} of {count_of_cells(one)} in {one['dtype']} (worst {worst:.2f})"
         if not one["lost"]:
             lost = f"none of {count_of_cells(one)} in {one['dtype']}"
-        where = f"{one['cpu']}, {one['target']}, {threads_text(one)}, {one['date']}"
-        groups.setdefault(where, []).append(lost)
-    parts = [f"{', '.join(lost)} on {where}" for where, lost in groups.items()]
+        where = f"{one['cpu']}, {one['target']}, {threads_text(one)}"
+        group = groups.setdefault(where, {"lost": [], "dates": set()})
+        group["lost"].append(lost)
+        group["dates"].add(one["date"])
+    parts = [f"{', '.join(group['lost'])} on {where}, {' and '.join(sorted(group['dates']))}"
+             for where, group in groups.items()]
     return ("Of random everyday shapes through `scaled_dot_product_attention`, Fovea is slower than PyTorch in "
             f"{'; '.join(parts)} ([the kinds](docs/benchmarks.md#random-shapes)).")
 

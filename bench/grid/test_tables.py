@@ -77,6 +77,8 @@ class Tables(unittest.TestCase):
         records = [record(), {**record(), "dtype": "float16", "lost": []}]
         text = "1 of 3 in float32 (worst 0.90), none of 3 in float16 on Some CPU, AVX2, one thread, 2026-11-25"
         self.assertIn(text, tables.sentence(records))
+        records[1]["date"] = "2026-11-24"
+        self.assertIn("on Some CPU, AVX2, one thread, 2026-11-24 and 2026-11-25", tables.sentence(records))
         self.assertEqual(tables.sentence([]), "")
 
 
