@@ -39,7 +39,7 @@ double time_of(std::int64_t rows, std::int64_t vector) {
   return static_cast<double>(vectors) + (rest > 0 ? 0.5 / static_cast<double>(rest) : 0.0);
 }
 
-/// Adds up what `of` returns for the heads of each part. Their numbers differ by at most 1.
+/// Returns the sum of `of(heads)` over the parts of a group. Parts differ by at most one head.
 template <class Of>
 auto sum_over_parts(std::int64_t group, std::int64_t parts, const Of& of) {
   const std::int64_t heads = group / parts, larger = group % parts;
@@ -84,12 +84,6 @@ std::int64_t divide_heads(const Problem& problem, const SequenceSpan& span, std:
   return best;
 }
 
-/// Returns whether several heads may be computed together.
-bool may_be_together(const Problem& problem, const SequenceSpan& span, std::int64_t vector) {
-  return span.q_len > 0 && vector > 0 && heads_of_a_key_head(problem.shape) > 1 &&
-         scores_are_plain(problem.options);
-}
-
 }  // namespace
 
 kernels::ForwardSizes forward_sizes(const Problem& problem, const kernels::LensSetup& lenses) {
@@ -102,20 +96,22 @@ kernels::ForwardSizes forward_sizes(const Problem& problem, const kernels::LensS
 }
 
 std::int64_t parts_of_heads(const Problem& problem, const SequenceSpan& span, std::int64_t vector) {
-  return may_be_together(problem, span, vector) ? divide_heads(problem, span, vector)
-                                                : heads_of_a_key_head(problem.shape);
+  const std::int64_t group = heads_of_a_key_head(problem.shape);
+  if (group <= 1 || span.q_len == 0 || vector == 0 || !scores_are_plain(problem.options)) {
+    return group;
+  }
+  return divide_heads(problem, span, vector);
 }
 
 bool heads_fill_vectors(const Problem& problem, const SequenceSpan& span) {
   if (span.q_len <= 1 || span.kv_len * problem.head_dim() > kMaxKeyNumbers) return false;
   const std::int64_t vector = forward_sizes(problem).in_place_vector;
-  if (!may_be_together(problem, span, vector)) return false;
   const std::int64_t group = heads_of_a_key_head(problem.shape);
-  const std::int64_t parts = divide_heads(problem, span, vector);
+  const std::int64_t parts = parts_of_heads(problem, span, vector);
+  if (parts == group) return false;
   const std::int64_t taken = sum_over_parts(
       group, parts, [&](std::int64_t heads) { return lanes(heads * span.q_len, vector); });
-  return parts < group &&
-         static_cast<double>(group * span.q_len) >= kFilled * static_cast<double>(taken);
+  return static_cast<double>(group * span.q_len) >= kFilled * static_cast<double>(taken);
 }
 
 }  // namespace fovea::engine

@@ -30,7 +30,7 @@ inline std::int64_t heads_of_a_key_head(const ProblemShape& shape) {
 
 /// Returns into how many parts the query heads of one key head are divided. An item has the heads
 /// of one part, which are computed together. Each head is a part of its own unless larger parts
-/// leave clearly fewer lanes idle and enough items, or if scores depend on the head. `vector` is
+/// take clearly less time and leave enough items, or if scores depend on the head. `vector` is
 /// ForwardSizes::in_place_vector.
 std::int64_t parts_of_heads(const Problem& problem, const SequenceSpan& span, std::int64_t vector);
 

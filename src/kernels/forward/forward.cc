@@ -52,8 +52,8 @@ std::size_t ScratchBytes(const ForwardSetup& setup) {
 void RunItem(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
              std::byte* scratch, const std::stop_token& stop) {
 #if HWY_ARCH_X86
-  // Keys far from a query have weights near 2^-126 then, and the first sums of their products are
-  // subnormal, which takes over a hundred cycles each on Intel's CPUs.
+  // With biases, keys far from a query may have weights near 2^-126. The first sums of their
+  // products are subnormal, and each takes over a hundred cycles on Intel's CPUs.
   const ScoreOptions& score = setup.options->score;
   std::optional<FlushToZero> flush;
   if (score.alibi || score.relative || score.bias.defined()) flush.emplace();

@@ -526,7 +526,7 @@ TEST(RecordingMalformed, TokenListsNeedNoDescription) {
   EXPECT_EQ(recording.key_tokens(attention)->size(), 3);
 }
 
-/// Returns a recording of many attentions that share a tensor of options and a token list.
+/// Returns a recording whose attentions share a tensor of options and a token list.
 std::string recording_of(int attentions) {
   std::string content = R"({"tokens": [{"name": "t"}], "attentions": [)";
   std::string header, data = std::string(16, '\0') + "xx";

@@ -65,7 +65,7 @@ std::vector<FewQueriesCase> few_queries_cases() {
     all.push_back({{1, 14, 2, q_len, 70}, 16, 16});
     all.push_back({{2, 10, 2, q_len, 150}, 11, 7});
   }
-  // Few items, because there is little to compute.
+  // So few multiply-adds that fewer than eight items are enough.
   all.push_back({{1, 8, 1, 4, 100}, 16, 16});
   all.push_back({{2, 8, 2, 8, 130}, 7, 16});
   // Parts of 2 and 3 heads, which have two panels with AVX-512, one per item. The larger part fills
