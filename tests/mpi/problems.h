@@ -19,6 +19,7 @@
 namespace fovea::test {
 
 struct ShardedProblem {
+  InputKind kind = InputKind::kNormal;
   RandomProblem whole;
   AttentionOptions options;
   mpi::Sharding queries, keys;
@@ -45,9 +46,9 @@ class ProblemMaker {
     shape.q_len = length();
     shape.kv_len = one_in(2) ? shape.q_len : length();
     const std::int64_t dim = number(1, 12), value_dim = one_in(2) ? dim : number(0, 12);
-    const auto kind = one_in(3) ? InputKind::kLargeLogits
-                                : (one_in(3) ? InputKind::kHeavyTailed : InputKind::kNormal);
-    p.whole = stored_problem(shape, dim, value_dim, kind, seed());
+    p.kind = one_in(3) ? InputKind::kLargeLogits
+                       : (one_in(3) ? InputKind::kHeavyTailed : InputKind::kNormal);
+    p.whole = stored_problem(shape, dim, value_dim, p.kind, seed());
     constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16,
                                 DType::kFloat64};
     const DType type = kTypes[one_in(8) ? 3 : number(0, 2)];

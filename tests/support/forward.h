@@ -228,6 +228,20 @@ inline Allowance allowance_of(const reference::Inputs& in, const AttentionOption
   return allowance;
 }
 
+/// Returns a further allowance, for chance. If a few rows have by far the largest scores, one or
+/// two sums determine the largest error. A sum of D terms typically accumulates about sqrt(D)
+/// rounding errors, but in either computation they may happen to cancel. With inputs of a 16-bit
+/// type the naive computation is exact more often: its products are exact, whereas the engine
+/// rounds queries when scaling them.
+inline Allowance luck_of_sums(InputKind kind, const reference::Inputs& in,
+                              const AttentionOptions& options,
+                              std::span<const reference::Row> rows) {
+  if (kind == InputKind::kNormal || in.query.dtype() == DType::kFloat32) return {};
+  const double root = std::sqrt(static_cast<double>(in.query.extent(3)));
+  const double lse = kRounding * root * size_of_products(in, options, rows);
+  return {lse * size_of(in.value), lse};
+}
+
 /// Checks the engine's results for some rows, or all if `rows` is empty, by the 1x rule. `luck` is
 /// an additional allowance.
 inline void expect_exact(const reference::Inputs& in, const AttentionOptions& options = {},
