@@ -211,7 +211,7 @@ class ItemPass {
     }
     panel.loaded = true;
     if constexpr (kOwnSoftmax) lenses_.open(p, panel);
-    load_queries<Arithmetic>(head_, panel, setup_.head_dim, stages_.query_factor(), panel.queries);
+    keys_.load_queries(panel, stages_.query_factor());
     if constexpr (Keys::kMayRefuse) keys_.clear_queries(panel, panel.refused);
     return true;
   }
@@ -407,7 +407,7 @@ class ItemPass {
               (masked ? scratch_.ignored_maximum : maximum) + lane);
         }
       } else {
-        keys_.template scores<kVectors>(k, panel.queries + lane, scores,
+        keys_.template scores<kVectors>(panel, k, lane, scores,
                                         (masked ? scratch_.ignored_maximum : maximum) + lane);
       }
       if (!masked) continue;
@@ -423,8 +423,7 @@ class ItemPass {
   HWY_NOINLINE void compute_stages(const Panel& panel, std::int64_t block, std::int64_t key,
                                    std::int64_t lane, bool masked, float* maximum) {
     float* const scores = scratch_.scores + key * kPanelLanes + lane;
-    keys_.template scores<kVectors>(key, panel.queries + lane, scores,
-                                    scratch_.ignored_maximum + lane);
+    keys_.template scores<kVectors>(panel, key, lane, scores, scratch_.ignored_maximum + lane);
     stages_.template run<kVectors>(panel, block, key, lane);
     if (masked) stages_.template mask_tile<kVectors>(panel, key, lane);
     raise_maximum(scores, kVectors * kLanes, maximum);

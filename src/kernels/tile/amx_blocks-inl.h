@@ -92,11 +92,12 @@ class AmxBlocks : public LaneContexts<Numbers> {
   }
 
   template <int kVectors>
-  HWY_INLINE void scores(std::int64_t key, const float* queries, float* scores,
+  HWY_INLINE void scores(const Panel& panel, std::int64_t key, std::int64_t lane, float* scores,
                          float* maximum) const {
     Pending pending{};
     NoWeights none;
-    four_sums<Numbers, kVectors, true, 0>(score_sums(block_ + key, queries, scores), pending, none);
+    four_sums<Numbers, kVectors, true, 0>(score_sums(block_ + key, panel.queries + lane, scores),
+                                          pending, none);
     store_sums<kVectors>(pending);
     raise_maximum(scores, kVectors * kLanes, maximum);
   }

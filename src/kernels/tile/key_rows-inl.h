@@ -19,12 +19,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
 #include "kernels/tile/doubtful_keys-inl.h"
 #include "kernels/tile/float_arithmetic-inl.h"
+#include "kernels/tile/pack-inl.h"
 #include "kernels/tile/panel-inl.h"
+#include "kernels/tile/quads-inl.h"
 #include "kernels/tile/row_tile-inl.h"
 #include "kernels/tile/scratch.h"
 #include "kernels/tile/setup.h"
@@ -147,10 +150,24 @@ class KeyRows {
     return true;
   }
 
+  void load_queries(const Panel& panel, float factor) const {
+    if constexpr (kHasQuads) {
+      if (is_in_quads(panel)) return load_quads(panel, factor);
+    }
+    HWY_NAMESPACE::load_queries<Arithmetic>(head_, panel, setup_.head_dim, factor, panel.queries);
+  }
+
   template <int kVectors>
-  HWY_INLINE void scores(std::int64_t key, const float* queries, float* scores,
+  HWY_INLINE void scores(const Panel& panel, std::int64_t key, std::int64_t lane, float* scores,
                          float* maximum) const {
-    tile_of_rows<kVectors>(keys_.row(key), keys_.stride, count_ - key, queries, setup_.head_dim,
+    const auto* const keys = keys_.row(key);
+    if constexpr (kHasQuads && kVectors == 1) {
+      if (is_in_quads(panel)) {
+        return tile_of_quads(panel.rows, keys, keys_.stride, count_ - key, panel.queries,
+                             setup_.head_dim, scores, maximum);
+      }
+    }
+    tile_of_rows<kVectors>(keys, keys_.stride, count_ - key, panel.queries + lane, setup_.head_dim,
                            scores, maximum);
   }
   void note_who_sees_doubtful(const Segment& segment) { doubtful_.note_who_sees(segment); }
@@ -234,6 +251,22 @@ class KeyRows {
     std::int64_t stride = 0;
     const float* row(std::int64_t number) const { return data + number * stride; }
   };
+
+  /// Whether the panel's queries have the layout of quads-inl.h.
+  static bool is_in_quads(const Panel& panel) { return kHasQuads && panel.vectors == 1; }
+
+  void load_quads(const Panel& panel, float factor) const {
+    clear_quads(panel.rows, setup_.head_dim, panel.queries);
+    const std::int64_t first = panel.first_query;
+    head_.for_each_head(first, first + panel.rows, [&](std::int64_t row, std::int64_t count) {
+      const InputRows& rows = head_.query_rows(row);
+      with_element_type(rows.dtype, [&](auto* type) {
+        using T = std::remove_cvref_t<decltype(*type)>;
+        store_quads(ScaledNumbers<T>{{rows.row_as<T>(head_.query_of(row))}, factor}, rows.stride,
+                    row - first, count, setup_.head_dim, panel.queries);
+      });
+    });
+  }
 
   void open(std::int64_t block, std::int64_t count) {
     block_ = block;

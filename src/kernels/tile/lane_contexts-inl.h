@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Contexts with one query per lane, [value_dim][kPanelLanes], as products of packed values and
-// weights give them.
+// Panels with one query per lane: queries as [steps][kPanelLanes], and contexts as
+// [value_dim][kPanelLanes], as products of packed values and weights give them.
 
 #if defined(FOVEA_KERNELS_TILE_LANE_CONTEXTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_LANE_CONTEXTS_INL_H_
@@ -17,6 +17,7 @@
 #include "kernels/simd/storage-inl.h"
 #include "kernels/tile/doubtful_keys-inl.h"
 #include "kernels/tile/pack-inl.h"
+#include "kernels/tile/panel-inl.h"
 #include "kernels/tile/scratch.h"
 #include "kernels/tile/setup.h"
 
@@ -30,6 +31,10 @@ class LaneContexts {
       : setup_(setup), head_(head), scratch_(scratch), doubtful_(setup, head, scratch) {}
 
   void note_who_sees_doubtful(const Segment& segment) { doubtful_.note_who_sees(segment); }
+
+  void load_queries(const Panel& panel, float factor) const {
+    HWY_NAMESPACE::load_queries<Arithmetic>(head_, panel, setup_.head_dim, factor, panel.queries);
+  }
 
   /// Sets the context to zero, unless it has been begun.
   void begin_context(Panel& panel) const {

@@ -283,11 +283,14 @@ TEST(AttentionMapTest, TopKeysMatchTheFusedPass) {
   ASSERT_EQ(found.statistics.top_keys.shape(), (Shape{1, 1, 4, 5}));
   EXPECT_FALSE(found.statistics.entropy.defined());
   EXPECT_FALSE(found.statistics.cells.defined());
+  // The products of few queries are added in another order, so both scores of a weight differ.
+  const double score = size_of_products(p.inputs(), {}, all_rows(shape_of(p.inputs())));
+  const double allowed = 4 * kRounding * (1 + score);
   for_each_index(found.statistics.top_keys.shape(), [&](const Index& at) {
     const Index whole{0, 1, 10 + at[2], at[3]};
     EXPECT_EQ(found.statistics.top_keys.value(at), room.top_keys.value(whole));
-    EXPECT_FLOAT_EQ(static_cast<float>(found.statistics.top_weights.value(at)),
-                    static_cast<float>(room.top_weights.value(whole)));
+    const double weight = room.top_weights.value(whole);
+    EXPECT_NEAR(found.statistics.top_weights.value(at), weight, allowed * weight);
   });
 }
 

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The first product for a panel of at most one vector of queries, with keys in place:
+//
+//   C[i][lane] = sum over c of A[i][c] * B[lane][c]
+//
+// Vectors that hold one number of each query (tile-inl.h) need a load for every multiplication, as
+// each number of a key is broadcast for a single vector, and CPUs with two multiplications a cycle
+// have hardly more loads. They also compute the lanes without a query. Here a vector holds four
+// adjacent numbers, a quad, of each of kLanes / 4 queries. A load broadcasts a quad of a key to all
+// of them and serves up to four vectors; the vectors are as many as the queries fill. In the end,
+// the four sums of each query and key are added.
+
+#if defined(FOVEA_KERNELS_TILE_QUADS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_TILE_QUADS_INL_H_
+#undef FOVEA_KERNELS_TILE_QUADS_INL_H_
+#else
+#define FOVEA_KERNELS_TILE_QUADS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/simd/simd-inl.h"
+#include "kernels/tile/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+/// Whether vectors hold the quads of several queries.
+constexpr bool kHasQuads = kLanes >= 8;
+constexpr std::int64_t kQuad = 4;
+/// The numbers of a quad of dimensions for a vector of queries.
+constexpr std::int64_t kQuadStep = kQuad * kLanes;
+
+#if HWY_TARGET == HWY_SCALAR
+// Never called.
+template <class Source>
+void store_quads(Source, std::int64_t, std::int64_t, std::int64_t, std::int64_t, float*);
+void clear_quads(std::int64_t, std::int64_t, float*);
+void tile_of_quads(std::int64_t, const float*, std::int64_t, std::int64_t, const float*,
+                   std::int64_t, float*, float*);
+#else
+
+/// Stores `count` rows as the queries from `query` on of a [dim / 4, rounded up][kLanes][4] buffer,
+/// padded with zeros.
+template <class Source>
+HWY_NOINLINE void store_quads(Source from, std::int64_t from_stride, std::int64_t query,
+                              std::int64_t count, std::int64_t dim, float* to) {
+  to += query * kQuad;
+  for (std::int64_t r = 0; r < count; ++r, from = from.from(from_stride), to += kQuad) {
+    std::int64_t c = 0;
+    for (; c + kLanes <= dim; c += kLanes) {
+      store_blocks(Floats(), from.vector(Floats(), c), to + c * kLanes, kLanes);
+    }
+    for (; c % kQuad != 0 || c < dim; ++c) {
+      to[c / kQuad * kQuadStep + c % kQuad] = c < dim ? from.one(c) : 0.0f;
+    }
+  }
+}
+
+/// Sets the queries from `query` on of a vector of queries to zero.
+inline void clear_quads(std::int64_t query, std::int64_t dim, float* to) {
+  for (std::int64_t c = 0; c < dim; c += kQuad, to += kQuadStep) {
+    std::fill(to + query * kQuad, to + kQuadStep, 0.0f);
+  }
+}
+
+/// Returns the sums of the quads of kVectors vectors, one lane per query. The other lanes are 0.
+template <int kVectors>
+HWY_INLINE Vector sums_of_quads(const Vector (&x)[kVectors]) {
+  const Floats d;
+  const hn::RepartitionToWide<Floats> pairs;
+  const auto vector = [&](int v) HWY_ATTR { return v < kVectors ? x[v % kVectors] : hn::Zero(d); };
+  const auto sums_of_pairs = [&](Vector a, Vector b) HWY_ATTR {
+    return hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
+  };
+  const auto low = sums_of_pairs(vector(0), vector(1));
+  const auto high = kVectors > 2 ? sums_of_pairs(vector(2), vector(3)) : hn::Zero(pairs);
+  // Block b holds the sums of query b of each vector.
+  const Vector sums = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, low, high)),
+                              hn::BitCast(d, hn::InterleaveUpper(pairs, low, high)));
+  constexpr std::int64_t kBlocks = kLanes / kQuad;
+  alignas(64) std::int32_t from[kLanes];
+  for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+    from[lane] = static_cast<std::int32_t>(lane % kBlocks * kQuad + lane / kBlocks);
+  }
+  return hn::TableLookupLanes(sums, hn::SetTableIndices(d, from));
+}
+
+/// Computes the scores of kKeys keys of `dim` numbers, for the queries of kVectors vectors of
+/// quads.
+template <int kVectors, int kKeys>
+HWY_INLINE void scores_of_quads(const float* const (&key)[kKeys], const float* HWY_RESTRICT queries,
+                                std::int64_t dim, Vector (&scores)[kKeys]) {
+  const Floats d;
+  Vector sum[kKeys][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kKeys; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::Zero(d);
+  }
+  const auto add = [&](const auto& quad) HWY_ATTR {
+    Vector row[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(d, queries + v * kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < kKeys; ++i) {
+      const Vector x = hn::LoadDup128(d, quad(i));
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, row[v], sum[i][v]);
+    }
+    queries += kQuadStep;
+  };
+  std::int64_t c = 0;
+  for (; c + kQuad <= dim; c += kQuad) add([&](int i) HWY_ATTR { return key[i] + c; });
+  if (c < dim) {
+    alignas(16) float last[kKeys][kQuad] = {};
+    for (int i = 0; i < kKeys; ++i) {
+      std::memcpy(last[i], key[i] + c, static_cast<std::size_t>(dim - c) * sizeof(float));
+    }
+    add([&](int i) HWY_ATTR { return last[i]; });
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kKeys; ++i) scores[i] = sums_of_quads(sum[i]);
+}
+
+/// Computes the scores of the kTileRows keys at `keys` and their maximum per lane, as tile() with
+/// Finish::kMaximum does. Keys from `count` on repeat the last one.
+template <int kVectors>
+HWY_NOINLINE void tile_of_quads(const float* keys, std::int64_t stride, std::int64_t count,
+                                const float* queries, std::int64_t dim, float* HWY_RESTRICT c,
+                                float* HWY_RESTRICT maximum) {
+  constexpr int kTogether =
+      kTileRows * kVectors > kTileRows * kPanelVectors ? kTileRows / 2 : kTileRows;
+  const Floats d;
+  Vector most = hn::Load(d, maximum);
+  for (int first = 0; first < kTileRows; first += kTogether) {
+    const float* key[kTogether];
+    for (int i = 0; i < kTogether; ++i) {
+      key[i] = keys + std::min<std::int64_t>(first + i, count - 1) * stride;
+    }
+    Vector scores[kTogether];
+    scores_of_quads<kVectors>(key, queries, dim, scores);
+#pragma GCC unroll 8
+    for (int i = 0; i < kTogether; ++i) {
+      most = hn::Max(most, scores[i]);
+      hn::Store(scores[i], d, c + (first + i) * kPanelLanes);
+    }
+  }
+  hn::Store(most, d, maximum);
+}
+
+/// tile_of_quads() for `rows` queries, at most kLanes.
+HWY_INLINE void tile_of_quads(std::int64_t rows, const float* keys, std::int64_t stride,
+                              std::int64_t count, const float* queries, std::int64_t dim, float* c,
+                              float* maximum) {
+  constexpr std::int64_t kQueries = kLanes / kQuad;  // of a vector of quads
+  switch ((rows + kQueries - 1) / kQueries) {
+    case 1:
+      return tile_of_quads<1>(keys, stride, count, queries, dim, c, maximum);
+    case 2:
+      return tile_of_quads<2>(keys, stride, count, queries, dim, c, maximum);
+    case 3:
+      return tile_of_quads<3>(keys, stride, count, queries, dim, c, maximum);
+    default:
+      return tile_of_quads<4>(keys, stride, count, queries, dim, c, maximum);
+  }
+}
+
+#endif
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_TILE_QUADS_INL_H_
