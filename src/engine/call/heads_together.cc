@@ -29,9 +29,9 @@ std::int64_t lanes(std::int64_t rows, std::int64_t vector) {
   return std::max((rows + vector - 1) / vector * vector, kMinRows);
 }
 
-/// Returns the time of `rows` rows, as a multiple of that of a vector in a full panel. On Intel's
-/// CPUs, products with one vector wait for the loads of keys and take 1.5 times as long
-/// (docs/benchmarks.md).
+/// Returns the time of `rows` rows, as a multiple of that of a vector in a full panel. The smaller
+/// the panel, the more of its time goes into reading keys and values: with one vector, half of it
+/// on Intel's CPUs (docs/benchmarks.md).
 double time_of(std::int64_t rows, std::int64_t vector) {
   constexpr std::int64_t kVectorsOfPanel = 3;
   const std::int64_t vectors = lanes(rows, vector) / vector;

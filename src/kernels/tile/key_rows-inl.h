@@ -2,9 +2,10 @@
 //
 // The products with a block of keys and values that are read in place, for few queries: packing
 // them into tiles (key_block-inl.h) would take longer than the products. Rows of keys are broadcast
-// one element at a time, as packed keys are, so scores have the same layout. Values have dimensions
-// along the lanes, and so have the contexts, which are written without a transpose. Rows that are
-// not float32, and values whose last vector is not full, are first copied to the scratch memory.
+// one element at a time, as packed keys are, or four (quads-inl.h), so scores have the same layout.
+// Values have dimensions along the lanes, and so have the contexts, which are written without a
+// transpose. Rows that are not float32, and values whose last vector is not full, are first copied
+// to the scratch memory.
 //
 // NaN. Looking for non-finite values takes as long as a product with one row. The values are
 // multiplied as they are instead: 0 * NaN is NaN, so a non-finite value shows in the contexts.
@@ -151,8 +152,8 @@ class KeyRows {
   }
 
   void load_queries(const Panel& panel, float factor) const {
-    if constexpr (kHasQuads) {
-      if (is_in_quads(panel)) return load_quads(panel, factor);
+    if constexpr (kMostInQuads > 0) {
+      if (panel.rows <= kMostInQuads) return load_quads(panel, factor);
     }
     HWY_NAMESPACE::load_queries<Arithmetic>(head_, panel, setup_.head_dim, factor, panel.queries);
   }
@@ -161,10 +162,15 @@ class KeyRows {
   HWY_INLINE void scores(const Panel& panel, std::int64_t key, std::int64_t lane, float* scores,
                          float* maximum) const {
     const auto* const keys = keys_.row(key);
-    if constexpr (kHasQuads && kVectors == 1) {
-      if (is_in_quads(panel)) {
-        return tile_of_quads(panel.rows, keys, keys_.stride, count_ - key, panel.queries,
-                             setup_.head_dim, scores, maximum);
+    if constexpr (kMostInQuads > 0) {
+      if (panel.rows <= kMostInQuads) {
+        for (std::int64_t v = 0; v < kVectors; ++v) {
+          const std::int64_t first = lane + v * kLanes;
+          tile_of_quads(std::min(panel.rows - first, kLanes), keys, keys_.stride, count_ - key,
+                        panel.queries + first / kLanes * quads_of_vector(setup_.head_dim),
+                        setup_.head_dim, scores + v * kLanes, maximum + v * kLanes);
+        }
+        return;
       }
     }
     tile_of_rows<kVectors>(keys, keys_.stride, count_ - key, panel.queries + lane, setup_.head_dim,
@@ -252,14 +258,11 @@ class KeyRows {
     const float* row(std::int64_t number) const { return data + number * stride; }
   };
 
-  /// Whether the panel's queries have the layout of quads-inl.h.
-  static bool is_in_quads(const Panel& panel) { return kHasQuads && panel.vectors == 1; }
-
   void load_quads(const Panel& panel, float factor) const {
     clear_quads(panel.rows, setup_.head_dim, panel.queries);
     const std::int64_t first = panel.first_query;
     head_.for_each_head(first, first + panel.rows, [&](std::int64_t row, std::int64_t count) {
-      const InputRows& rows = head_.query_rows(row);
+      const InputRows rows = head_.query_rows(row);
       with_element_type(rows.dtype, [&](auto* type) {
         using T = std::remove_cvref_t<decltype(*type)>;
         store_quads(ScaledNumbers<T>{{rows.row_as<T>(head_.query_of(row))}, factor}, rows.stride,

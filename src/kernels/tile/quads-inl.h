@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first product for a panel of at most one vector of queries, with keys in place:
+// The first product for a panel of few queries, with keys in place:
 //
 //   C[i][lane] = sum over c of A[i][c] * B[lane][c]
 //
@@ -28,11 +28,16 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Whether vectors hold the quads of several queries.
-constexpr bool kHasQuads = kLanes >= 8;
+/// The maximum number of queries of a panel for which this product is faster than that of
+/// tile-inl.h. With vectors of four numbers or fewer it is slower for any number.
+constexpr std::int64_t kMostInQuads = kLanes >= 8 ? kLanes * 3 / 2 : 0;
 constexpr std::int64_t kQuad = 4;
 /// The numbers of a quad of dimensions for a vector of queries.
 constexpr std::int64_t kQuadStep = kQuad * kLanes;
+/// Returns the numbers of all quads of `dim` dimensions for a vector of queries.
+constexpr std::int64_t quads_of_vector(std::int64_t dim) {
+  return (dim + kQuad - 1) / kQuad * kQuadStep;
+}
 
 #if HWY_TARGET == HWY_SCALAR
 // Never called.
@@ -43,25 +48,28 @@ void tile_of_quads(std::int64_t, const float*, std::int64_t, std::int64_t, const
                    std::int64_t, float*, float*);
 #else
 
-/// Stores `count` rows as the queries from `query` on of a [dim / 4, rounded up][kLanes][4] buffer,
-/// padded with zeros.
+/// Stores `count` rows as the queries from `query` on of a [vectors][dim / 4, rounded
+/// up][kLanes][4] buffer, padded with zeros.
 template <class Source>
 HWY_NOINLINE void store_quads(Source from, std::int64_t from_stride, std::int64_t query,
                               std::int64_t count, std::int64_t dim, float* to) {
-  to += query * kQuad;
-  for (std::int64_t r = 0; r < count; ++r, from = from.from(from_stride), to += kQuad) {
+  for (; count > 0; --count, ++query, from = from.from(from_stride)) {
+    float* const row = to + query / kLanes * quads_of_vector(dim) + query % kLanes * kQuad;
     std::int64_t c = 0;
     for (; c + kLanes <= dim; c += kLanes) {
-      store_blocks(Floats(), from.vector(Floats(), c), to + c * kLanes, kLanes);
+      store_blocks(Floats(), from.vector(Floats(), c), row + c * kLanes, kLanes);
     }
     for (; c % kQuad != 0 || c < dim; ++c) {
-      to[c / kQuad * kQuadStep + c % kQuad] = c < dim ? from.one(c) : 0.0f;
+      row[c / kQuad * kQuadStep + c % kQuad] = c < dim ? from.one(c) : 0.0f;
     }
   }
 }
 
-/// Sets the queries from `query` on of a vector of queries to zero.
+/// Sets the queries that follow `query` queries in the last vector to zero.
 inline void clear_quads(std::int64_t query, std::int64_t dim, float* to) {
+  if (query % kLanes == 0) return;
+  to += query / kLanes * quads_of_vector(dim);
+  query %= kLanes;
   for (std::int64_t c = 0; c < dim; c += kQuad, to += kQuadStep) {
     std::fill(to + query * kQuad, to + kQuadStep, 0.0f);
   }

@@ -28,7 +28,8 @@ std::vector<Size> sizes() {
   std::vector<Size> all;
   constexpr std::int64_t kDims[] = {64, 1, 7, 32, 16};
   std::size_t turn = 0;
-  for (const std::int64_t q_len : {0, 1, 2, 4, 5, 8, 9, 31, 32, 33, 47, 48, 49, 96, 97}) {
+  for (const std::int64_t q_len :
+       {0, 1, 2, 4, 5, 8, 9, 12, 13, 24, 25, 31, 32, 33, 47, 48, 49, 96, 97}) {
     for (const std::int64_t kv_len : {0, 1, 63, 64, 65, 300}) {
       all.push_back({q_len, kv_len, kDims[turn % 5], kDims[turn % 3]});
       ++turn;
