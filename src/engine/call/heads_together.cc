@@ -19,10 +19,8 @@ constexpr double kProductsPerItem = 4 << 20;
 constexpr double kEnoughItems = 8;
 // Fewer rows take as long, where vectors are shorter.
 constexpr std::int64_t kMinRows = 16;
-// Decoding is slower if at least this part of the lanes is filled. But it divides longer keys into
-// parts, which many threads can share.
+// Decoding is slower if at least this part of the lanes is filled.
 constexpr double kFilled = 0.8;
-constexpr std::int64_t kMaxKeyNumbers = 512 << 10;
 
 /// Returns the lanes of the vectors that hold `rows` rows.
 std::int64_t lanes(std::int64_t rows, std::int64_t vector) {

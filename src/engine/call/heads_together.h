@@ -20,6 +20,10 @@ namespace fovea::engine {
 /// the crossovers).
 inline constexpr std::int64_t kMaxRowsInPlace = 96;
 
+/// The maximum number of numbers of a key head for which tiles replace decoding. Decoding divides
+/// longer keys into parts, which many threads can share.
+inline constexpr std::int64_t kMaxKeyNumbers = 512 << 10;
+
 /// Returns the sizes of a call's pass over tiles.
 kernels::ForwardSizes forward_sizes(const Problem& problem, const kernels::LensSetup& lenses = {});
 

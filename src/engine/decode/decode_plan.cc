@@ -36,21 +36,31 @@ constexpr double kProductsWorthAThread = 2 << 20;
 // bfloat16 are multiplied, it is faster for many keys until the queries fill a vector. The tile
 // unit has a faster pass for more queries, and rows of kLongDim dimensions or more gain most.
 constexpr std::int64_t kFewQueries = 8;
+// Beside the products of kernels/tile/quads-inl.h, which need vectors of kQuadLanes numbers and
+// read float32 keys in place, decoding is faster for fewer queries, and for half as many if its
+// registers do not hold two of them: they have room for vector / 2 vectors of each.
+constexpr std::int64_t kFewQueriesBesideQuads = 6, kQuadLanes = 8;
+constexpr std::int64_t kAlwaysFewQueries = 3;  // no more than any few_queries()
 constexpr std::int64_t kFewQueriesBesidePairs = 15, kMinKeysBesidePairs = 256;
 constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 5;
 constexpr std::int64_t kLongDim = 129;
 constexpr std::int64_t kMinDecodedKeys = 64;
 
+/// Returns the maximum number of queries that are decoded.
 std::int64_t few_queries(const Problem& problem, std::int64_t kv_len) {
   const bool bf16 = problem.query.dtype() == DType::kBFloat16 &&
                     problem.key.dtype() == DType::kBFloat16 &&
                     problem.value.dtype() == DType::kBFloat16;
-  if (!bf16) return kFewQueries;
-  if (kernels::tile_unit_active() != kernels::TileUnitKind::kNone) {
+  if (bf16 && kernels::tile_unit_active() != kernels::TileUnitKind::kNone) {
     return problem.head_dim() < kLongDim ? kFewQueriesBesideTiles : kFewLongQueriesBesideTiles;
   }
-  const bool pairs = forward_sizes(problem).in_place_vector == 0;
-  return pairs && kv_len >= kMinKeysBesidePairs ? kFewQueriesBesidePairs : kFewQueries;
+  const std::int64_t vector = forward_sizes(problem).in_place_vector;
+  const bool pairs = bf16 && vector == 0;
+  if (pairs && kv_len >= kMinKeysBesidePairs) return kFewQueriesBesidePairs;
+  if (vector < kQuadLanes || kv_len * problem.head_dim() > kMaxKeyNumbers) return kFewQueries;
+  const bool in_place = problem.key.dtype() == DType::kFloat32;
+  const std::int64_t few = in_place ? kFewQueriesBesideQuads : kFewQueries;
+  return problem.head_dim() <= vector * vector / 2 ? few : few / 2;
 }
 
 /// Returns whether all rows of a key head are processed at once.
@@ -74,8 +84,8 @@ kernels::CacheRows Cache::rows(const TensorView& tensor, const SequenceSpan& spa
 }
 
 bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
-  return span.kv_len >= kMinDecodedKeys && span.q_len > 0 &&
-         span.q_len <= few_queries(problem, span.kv_len) && problem.shape.kv_heads > 0 &&
+  return span.kv_len >= kMinDecodedKeys && span.q_len > 0 && problem.shape.kv_heads > 0 &&
+         (span.q_len <= kAlwaysFewQueries || span.q_len <= few_queries(problem, span.kv_len)) &&
          !heads_fill_vectors(problem, span);
 }
 
