@@ -236,7 +236,9 @@ inline Allowance allowance_of(const reference::Inputs& in, const AttentionOption
 inline Allowance luck_of_sums(InputKind kind, const reference::Inputs& in,
                               const AttentionOptions& options,
                               std::span<const reference::Row> rows) {
-  if (kind == InputKind::kNormal || in.query.dtype() == DType::kFloat32) return {};
+  const DType type = in.query.dtype();
+  const bool is_16_bit = type == DType::kFloat16 || type == DType::kBFloat16;
+  if (kind == InputKind::kNormal || !is_16_bit) return {};
   const double root = std::sqrt(static_cast<double>(in.query.extent(3)));
   const double lse = kRounding * root * size_of_products(in, options, rows);
   return {lse * size_of(in.value), lse};

@@ -27,9 +27,10 @@ std::int64_t lanes(std::int64_t rows, std::int64_t vector) {
   return std::max((rows + vector - 1) / vector * vector, kMinRows);
 }
 
-/// Returns the time of `rows` rows, as a multiple of that of a vector in a full panel. The smaller
-/// the panel, the more of its time goes into reading keys and values: with one vector, half of it
-/// on Intel's CPUs (docs/benchmarks.md).
+/// Returns the time of `rows` rows, as a multiple of that of a vector in a full panel: a full panel
+/// takes 3, two vectors 2.25, and one 1.5, as less is computed per key that is read. Measured on
+/// Intel's CPUs before kernels/tile/quads-inl.h; its choices are still the fastest
+/// (docs/benchmarks.md).
 double time_of(std::int64_t rows, std::int64_t vector) {
   constexpr std::int64_t kVectorsOfPanel = 3;
   const std::int64_t vectors = lanes(rows, vector) / vector;

@@ -27,8 +27,8 @@
 //
 // Few queries. With a panel or two of queries, packing takes longer than it saves, and keys and
 // values are read in place: the template parameter Keys (key_block-inl.h, key_rows-inl.h). A panel
-// may then have rows of several heads (ForwardHead::heads), and half a panel or less has another
-// first product (quads-inl.h).
+// may then have rows of several heads (ForwardHead::heads). Up to one and a half vectors of queries
+// have a first product of their own (quads-inl.h).
 //
 // Alternatives tried. Keys along the lanes (6 x 64 tiles, the layout of most kernels): slower by 2
 // to 3 percentage points of the ceiling, and it needs a padded head dimension and horizontal

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The products with a block of keys and values that are read in place, for few queries: packing
-// them into tiles (key_block-inl.h) would take longer than the products. Rows of keys are broadcast
-// one element at a time, as packed keys are, or four (quads-inl.h), so scores have the same layout.
+// them into tiles (key_block-inl.h) would take longer than the products. Elements of
+// keys are broadcast one at a time, as packed keys are, or four at a time for few queries
+// (quads-inl.h). Scores have the same layout.
 // Values have dimensions along the lanes, and so have the contexts, which are written without a
 // transpose. Rows that are not float32, and values whose last vector is not full, are first copied
 // to the scratch memory.
@@ -124,7 +125,7 @@ class KeyRows {
 
   static ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
     ForwardScratchSizes sizes = HWY_NAMESPACE::scratch_sizes<Arithmetic>(setup);
-    sizes.query_steps = whole_vectors(setup.head_dim);
+    sizes.query_steps = whole_vectors(setup.head_dim);  // in quads, at least whole quads
     sizes.value_dim = whole_vectors(setup.value_dim);
     sizes.value_tiles = tiles_of(sizes.value_dim);
     return sizes;
@@ -152,8 +153,8 @@ class KeyRows {
   }
 
   void load_queries(const Panel& panel, float factor) const {
-    if constexpr (kMostInQuads > 0) {
-      if (panel.rows <= kMostInQuads) return load_quads(panel, factor);
+    if constexpr (kMaxQueriesInQuads > 0) {
+      if (panel.rows <= kMaxQueriesInQuads) return load_quads(panel, factor);
     }
     HWY_NAMESPACE::load_queries<Arithmetic>(head_, panel, setup_.head_dim, factor, panel.queries);
   }
@@ -161,14 +162,14 @@ class KeyRows {
   template <int kVectors>
   HWY_INLINE void scores(const Panel& panel, std::int64_t key, std::int64_t lane, float* scores,
                          float* maximum) const {
-    const auto* const keys = keys_.row(key);
-    if constexpr (kMostInQuads > 0) {
-      if (panel.rows <= kMostInQuads) {
+    const float* const keys = keys_.row(key);
+    if constexpr (kMaxQueriesInQuads > 0) {
+      if (panel.rows <= kMaxQueriesInQuads) {
         for (std::int64_t v = 0; v < kVectors; ++v) {
           const std::int64_t first = lane + v * kLanes;
-          tile_of_quads(std::min(panel.rows - first, kLanes), keys, keys_.stride, count_ - key,
-                        panel.queries + first / kLanes * quads_of_vector(setup_.head_dim),
-                        setup_.head_dim, scores + v * kLanes, maximum + v * kLanes);
+          tile_of_few(std::min(panel.rows - first, kLanes), keys, keys_.stride, count_ - key,
+                      panel.queries + first / kLanes * quad_floats(setup_.head_dim),
+                      setup_.head_dim, scores + v * kLanes, maximum + v * kLanes);
         }
         return;
       }

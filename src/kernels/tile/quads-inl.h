@@ -4,12 +4,12 @@
 //
 //   C[i][lane] = sum over c of A[i][c] * B[lane][c]
 //
-// Vectors that hold one number of each query (tile-inl.h) need a load for every multiplication, as
-// each number of a key is broadcast for a single vector, and CPUs with two multiplications a cycle
-// have hardly more loads. They also compute the lanes without a query. Here a vector holds four
-// adjacent numbers, a quad, of each of kLanes / 4 queries. A load broadcasts a quad of a key to all
-// of them and serves up to four vectors; the vectors are as many as the queries fill. In the end,
-// the four sums of each query and key are added.
+// With one number of each query in a vector (tile_of_rows() in key_rows-inl.h), each number of a
+// key is broadcast for a single vector: every multiplication needs a load. CPUs that multiply two
+// vectors per cycle can start hardly more than one of these loads, and lanes without a query are
+// computed in vain. Here a vector holds four adjacent numbers, a quad, of each of kLanes / 4
+// queries. A load broadcasts a quad of a key to all of them and serves up to four vectors; there
+// are only as many as the queries fill. Finally, the four partial sums of each score are added.
 
 #if defined(FOVEA_KERNELS_TILE_QUADS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_QUADS_INL_H_
@@ -19,6 +19,8 @@
 #endif
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -28,14 +30,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// The maximum number of queries of a panel for which this product is faster than that of
-/// tile-inl.h. With vectors of four numbers or fewer it is slower for any number.
-constexpr std::int64_t kMostInQuads = kLanes >= 8 ? kLanes * 3 / 2 : 0;
+/// The maximum number of queries of a panel for which this product is used. With 4 lanes, where a
+/// vector holds a single query, it has not been measured.
+constexpr std::int64_t kMaxQueriesInQuads = kLanes >= 8 ? kLanes * 3 / 2 : 0;
+/// The dimensions of a quad.
 constexpr std::int64_t kQuad = 4;
-/// The numbers of a quad of dimensions for a vector of queries.
+/// The queries whose quads fill a vector.
+constexpr std::int64_t kQueriesOfVector = kLanes < kQuad ? 1 : kLanes / kQuad;
+/// The floats of a quad of kLanes queries.
 constexpr std::int64_t kQuadStep = kQuad * kLanes;
-/// Returns the numbers of all quads of `dim` dimensions for a vector of queries.
-constexpr std::int64_t quads_of_vector(std::int64_t dim) {
+/// Returns the floats of kLanes queries: [dim / 4, rounded up][kLanes][4].
+constexpr std::int64_t quad_floats(std::int64_t dim) {
   return (dim + kQuad - 1) / kQuad * kQuadStep;
 }
 
@@ -44,8 +49,8 @@ constexpr std::int64_t quads_of_vector(std::int64_t dim) {
 template <class Source>
 void store_quads(Source, std::int64_t, std::int64_t, std::int64_t, std::int64_t, float*);
 void clear_quads(std::int64_t, std::int64_t, float*);
-void tile_of_quads(std::int64_t, const float*, std::int64_t, std::int64_t, const float*,
-                   std::int64_t, float*, float*);
+void tile_of_few(std::int64_t, const float*, std::int64_t, std::int64_t, const float*, std::int64_t,
+                 float*, float*);
 #else
 
 /// Stores `count` rows as the queries from `query` on of a [vectors][dim / 4, rounded
@@ -53,25 +58,25 @@ void tile_of_quads(std::int64_t, const float*, std::int64_t, std::int64_t, const
 template <class Source>
 HWY_NOINLINE void store_quads(Source from, std::int64_t from_stride, std::int64_t query,
                               std::int64_t count, std::int64_t dim, float* to) {
-  for (; count > 0; --count, ++query, from = from.from(from_stride)) {
-    float* const row = to + query / kLanes * quads_of_vector(dim) + query % kLanes * kQuad;
+  for (std::int64_t r = 0; r < count; ++r, ++query) {
+    const Source source = from.from(r * from_stride);
+    float* const row = to + query / kLanes * quad_floats(dim) + query % kLanes * kQuad;
     std::int64_t c = 0;
     for (; c + kLanes <= dim; c += kLanes) {
-      store_blocks(Floats(), from.vector(Floats(), c), row + c * kLanes, kLanes);
+      store_blocks(Floats(), source.vector(Floats(), c), row + c * kLanes, kLanes);
     }
     for (; c % kQuad != 0 || c < dim; ++c) {
-      row[c / kQuad * kQuadStep + c % kQuad] = c < dim ? from.one(c) : 0.0f;
+      row[c / kQuad * kQuadStep + c % kQuad] = c < dim ? source.one(c) : 0.0f;
     }
   }
 }
 
-/// Sets the queries that follow `query` queries in the last vector to zero.
-inline void clear_quads(std::int64_t query, std::int64_t dim, float* to) {
-  if (query % kLanes == 0) return;
-  to += query / kLanes * quads_of_vector(dim);
-  query %= kLanes;
+/// Sets the lanes that follow `queries` queries, in the last vector, to zero.
+inline void clear_quads(std::int64_t queries, std::int64_t dim, float* to) {
+  if (queries % kLanes == 0) return;
+  to += queries / kLanes * quad_floats(dim);
   for (std::int64_t c = 0; c < dim; c += kQuad, to += kQuadStep) {
-    std::fill(to + query * kQuad, to + kQuadStep, 0.0f);
+    std::fill(to + queries % kLanes * kQuad, to + kQuadStep, 0.0f);
   }
 }
 
@@ -89,12 +94,15 @@ HWY_INLINE Vector sums_of_quads(const Vector (&x)[kVectors]) {
   // Block b holds the sums of query b of each vector.
   const Vector sums = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, low, high)),
                               hn::BitCast(d, hn::InterleaveUpper(pairs, low, high)));
-  constexpr std::int64_t kBlocks = kLanes / kQuad;
-  alignas(64) std::int32_t from[kLanes];
-  for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-    from[lane] = static_cast<std::int32_t>(lane % kBlocks * kQuad + lane / kBlocks);
-  }
-  return hn::TableLookupLanes(sums, hn::SetTableIndices(d, from));
+  alignas(64) static constexpr auto kFrom = [] {
+    std::array<std::int32_t, kLanes> from{};
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      from[static_cast<std::size_t>(lane)] =
+          static_cast<std::int32_t>(lane % kQueriesOfVector * kQuad + lane / kQueriesOfVector);
+    }
+    return from;
+  }();
+  return hn::TableLookupLanes(sums, hn::SetTableIndices(d, kFrom.data()));
 }
 
 /// Computes the scores of kKeys keys of `dim` numbers, for the queries of kVectors vectors of
@@ -140,8 +148,8 @@ template <int kVectors>
 HWY_NOINLINE void tile_of_quads(const float* keys, std::int64_t stride, std::int64_t count,
                                 const float* queries, std::int64_t dim, float* HWY_RESTRICT c,
                                 float* HWY_RESTRICT maximum) {
-  constexpr int kTogether =
-      kTileRows * kVectors > kTileRows * kPanelVectors ? kTileRows / 2 : kTileRows;
+  // The registers hold kTileRows x kPanelVectors sums (simd-inl.h).
+  constexpr int kTogether = kVectors > kPanelVectors ? kTileRows / 2 : kTileRows;
   const Floats d;
   Vector most = hn::Load(d, maximum);
   for (int first = 0; first < kTileRows; first += kTogether) {
@@ -160,12 +168,11 @@ HWY_NOINLINE void tile_of_quads(const float* keys, std::int64_t stride, std::int
   hn::Store(most, d, maximum);
 }
 
-/// tile_of_quads() for `rows` queries, at most kLanes.
-HWY_INLINE void tile_of_quads(std::int64_t rows, const float* keys, std::int64_t stride,
-                              std::int64_t count, const float* queries, std::int64_t dim, float* c,
-                              float* maximum) {
-  constexpr std::int64_t kQueries = kLanes / kQuad;  // of a vector of quads
-  switch ((rows + kQueries - 1) / kQueries) {
+/// Calls tile_of_quads() with the vectors that `rows` queries fill, at most kLanes.
+HWY_INLINE void tile_of_few(std::int64_t rows, const float* keys, std::int64_t stride,
+                            std::int64_t count, const float* queries, std::int64_t dim, float* c,
+                            float* maximum) {
+  switch ((rows + kQueriesOfVector - 1) / kQueriesOfVector) {
     case 1:
       return tile_of_quads<1>(keys, stride, count, queries, dim, c, maximum);
     case 2:

@@ -31,7 +31,7 @@ struct Panel {
   std::int64_t whole_begin;  // for a pipeline: the range of keys visible to every row
   std::int64_t whole_end;
   VectorRange ranges[4];
-  float* queries;           // [query_steps][lanes]
+  float* queries;           // [query_steps][lanes], or quads (quads-inl.h)
   float* context;           // [value_dim][lanes], not yet divided by `sum`
   float* maximum;           // [lanes], of the scores times log2(e)
   float* sum;               // [lanes], of 2^(score - maximum)

@@ -283,7 +283,7 @@ TEST(AttentionMapTest, TopKeysMatchTheFusedPass) {
   ASSERT_EQ(found.statistics.top_keys.shape(), (Shape{1, 1, 4, 5}));
   EXPECT_FALSE(found.statistics.entropy.defined());
   EXPECT_FALSE(found.statistics.cells.defined());
-  // The products of few queries are added in another order, so both scores of a weight differ.
+  // Few queries add products in another order, so the score and the lse of a weight may differ.
   const double score = size_of_products(p.inputs(), {}, all_rows(shape_of(p.inputs())));
   const double allowed = 4 * kRounding * (1 + score);
   for_each_index(found.statistics.top_keys.shape(), [&](const Index& at) {
