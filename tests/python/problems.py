@@ -89,8 +89,9 @@ def gradients_of(query, key, value, grad_context, grad_lse=None, wanted=None, **
     )
 
 
-def assert_gradients_as_exact(found, query, key, value, grad_context, grad_lse=None, roundings=8, **options):
-    """Asserts the 1x rule for every gradient: at most the error of the naive computation, plus some roundings."""
+def assert_gradients_as_exact(found, query, key, value, grad_context, grad_lse=None, roundings=16, **options):
+    """Asserts the 1x rule for every gradient: at most the error of the naive computation, plus some roundings: half of
+    them for lse, because the forward pass of few queries adds products in another order than attention_backward()."""
     name = np.asarray(query).dtype.name
     given = {"grad_context": grad_context, "grad_lse": grad_lse, **options}
     oracle = fovea.reference.attention_gradients(query, key, value, **given)
