@@ -287,7 +287,8 @@ def judge(kind, dtype, ours, right, theirs=None):
         if dtype == "float64":
             allowed = 1e-12 * size
         else:
-            allowed = np.abs(theirs[name] - right[name]).max(initial=0) + 16 * 2.0**-24 * size
+            # A part of the roundings is that of lse, whose products few queries add in another order than the gradients.
+            allowed = np.abs(theirs[name] - right[name]).max(initial=0) + 24 * 2.0**-24 * size
         before = WORST[kind, dtype]
         WORST[kind, dtype] = (max(before[0], error), max(before[1], error / allowed))
         assert error <= allowed, f"{name}: off by {error:.3g}, allowed {allowed:.3g}"
