@@ -20,7 +20,7 @@ namespace fovea::engine {
 /// the crossovers).
 inline constexpr std::int64_t kMaxRowsInPlace = 96;
 
-/// The maximum number of numbers of a key head for which tiles replace decoding. Decoding divides
+/// The maximum size of a key head, in elements, for which tiles replace decoding. Decoding divides
 /// longer keys into parts, which many threads can share.
 inline constexpr std::int64_t kMaxKeyNumbers = 512 << 10;
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The products with a block of keys and values that are read in place, for few queries: packing
-// them into tiles (key_block-inl.h) would take longer than the products. Elements of
-// keys are broadcast one at a time, as packed keys are, or four at a time for few queries
-// (quads-inl.h). Scores have the same layout.
-// Values have dimensions along the lanes, and so have the contexts, which are written without a
-// transpose. Rows that are not float32, and values whose last vector is not full, are first copied
-// to the scratch memory.
+// them into tiles (key_block-inl.h) would take longer than the products. Elements of keys are
+// broadcast one at a time, as packed keys are, or four at a time for few queries (quads-inl.h).
+// Scores have the same layout. Values have dimensions along the lanes, and so have the contexts,
+// which are written without a transpose. Rows that are not float32, and values whose last vector is
+// not full, are first copied to the scratch memory.
 //
 // NaN. Looking for non-finite values takes as long as a product with one row. The values are
 // multiplied as they are instead: 0 * NaN is NaN, so a non-finite value shows in the contexts.

@@ -6,8 +6,8 @@
 //
 // With one number of each query in a vector (tile_of_rows() in key_rows-inl.h), each number of a
 // key is broadcast for a single vector: every multiplication needs a load. CPUs that multiply two
-// vectors per cycle can start hardly more than one of these loads, and lanes without a query are
-// computed in vain. Here a vector holds four adjacent numbers, a quad, of each of kLanes / 4
+// vectors per cycle can start hardly more than one of these loads, and lanes without a query waste
+// multiplications. Here a vector holds four adjacent numbers, a quad, of each of kLanes / 4
 // queries. A load broadcasts a quad of a key to all of them and serves up to four vectors; there
 // are only as many as the queries fill. Finally, the four partial sums of each score are added.
 
