@@ -18,6 +18,7 @@
 #include "kernels/backward/backward_bf16.h"
 #include "kernels/backward/prepare_rows-inl.h"
 #include "kernels/backward/row_products-inl.h"
+#include "kernels/simd/flush_to_zero.h"
 #include "kernels/simd/target.h"
 #include "kernels/tile/float_arithmetic-inl.h"
 
@@ -39,6 +40,7 @@ void PrepareRows(const BackwardSetup& setup, const BackwardRows& rows) {
 
 void RunBackwardItem(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
                      const std::stop_token& stop) {
+  const FlushWithBiases flush(setup.forward.options->score);
   BackwardPass<RowProducts<FloatArithmetic>>(setup, item, scratch).run(stop);
 }
 

@@ -3,8 +3,6 @@
 // Entry points of the fused forward pass (forward.h), compiled once per SIMD target, and their
 // dispatch.
 
-#include <optional>
-
 #include "fovea/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
@@ -16,11 +14,9 @@
 #include "kernels/forward/forward.h"
 #include "kernels/forward/forward_amx.h"
 #include "kernels/forward/forward_bf16.h"
+#include "kernels/simd/flush_to_zero.h"
 #include "kernels/simd/target.h"
 #include "kernels/tile/float_arithmetic-inl.h"
-#if HWY_ARCH_X86
-#include "kernels/simd/flush_to_zero.h"
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -51,13 +47,7 @@ std::size_t ScratchBytes(const ForwardSetup& setup) {
 
 void RunItem(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
              std::byte* scratch, const std::stop_token& stop) {
-#if HWY_ARCH_X86
-  // With biases, keys far from a query may have weights near 2^-126. The first sums of their
-  // products are subnormal, and each takes over a hundred cycles on Intel's CPUs.
-  const ScoreOptions& score = setup.options->score;
-  std::optional<FlushToZero> flush;
-  if (score.alibi || score.relative || score.bias.defined()) flush.emplace();
-#endif
+  const FlushWithBiases flush(setup.options->score);
   if (setup.lenses.any()) {
     run_item<ItemLenses<FloatArithmetic>>(setup, item, next, scratch, stop);
   } else {

@@ -171,5 +171,29 @@ TEST(AttentionBackwardFarNumbers, NanInSeveralGroupsOfQueries) {
   }
 }
 
+/// As contexts in the forward pass (AttentionStorage.BiasesFlushSubnormalContexts).
+TEST(AttentionBackwardFarNumbers, BiasesFlushSubnormalGradients) {
+  Tensor one(DType::kFloat32, {1, 1, 1, 1});
+  fill_with(one, 1.0);
+  ResultLoss loss{.context = Tensor(DType::kFloat32, {1, 1, 1, 1})};
+  fill_with(loss.context, 0x1p-130);
+  const auto grad_value = [&](const ScoreOptions& score) {
+    const reference::Inputs inputs{one, one, one};
+    const AttentionOptions options{.score = score};
+    return backward_of(inputs, forward(inputs, options), options, loss, {}, DType::kFloat32)
+        .value.value({0, 0, 0, 0});
+  };
+#ifdef __x86_64__
+  constexpr double kFlushed = 0.0;
+#else
+  constexpr double kFlushed = 0x1p-130;
+#endif
+  EXPECT_EQ(grad_value({}), 0x1p-130);
+  EXPECT_EQ(grad_value({.alibi = Alibi{}}), kFlushed);
+  EXPECT_EQ(grad_value({.bias = Tensor(DType::kFloat32, {1, 1})}), kFlushed);
+  volatile float half = 0x1p-129f;
+  EXPECT_EQ(half / 2.0f, 0x1p-130f);
+}
+
 }  // namespace
 }  // namespace fovea::test
