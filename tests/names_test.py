@@ -18,7 +18,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The folders whose targets call fovea_unity.
-SCANNED = ["src", "cli", "bench/attention", "python/src", "tests/unit"]
+SCANNED = ["src", "cli", "bench/attention", "python/src", "tests/mpi", "tests/unit"]
 
 # Definitions at the start of a line: functions, types, constants, variables.
 FUNCTION = re.compile(r"[^\s/#}][^=]*?[\s*&>](\w+)\(")

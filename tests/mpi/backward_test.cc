@@ -131,7 +131,7 @@ void expect_exact_gradients(const ShardedProblem& p) {
 }
 
 /// Returns the next problem that is not float64, which gradients of sharded tensors do not take.
-ShardedProblem next_problem(ProblemMaker& maker) {
+ShardedProblem next_gradient_problem(ProblemMaker& maker) {
   for (;;) {
     ShardedProblem p = maker.next();
     if (p.whole.query.dtype() != DType::kFloat64) return p;
@@ -141,7 +141,7 @@ ShardedProblem next_problem(ProblemMaker& maker) {
 TEST(MpiBackward, RandomProblemsMatchTheOracle) {
   ProblemMaker maker(static_cast<std::uint64_t>(300 + ranks().size()), ranks().size());
   for (int i = 0; i < 150; ++i) {
-    const ShardedProblem p = next_problem(maker);
+    const ShardedProblem p = next_gradient_problem(maker);
     SCOPED_TRACE("problem " + std::to_string(i) + ": " + description(p));
     expect_exact_gradients(p);
   }
@@ -157,7 +157,7 @@ TEST(MpiBackward, LongProblemsMatchTheOracle) {
 TEST(MpiBackward, TimingDoesNotChangeBits) {
   ProblemMaker maker(9, ranks().size());
   for (int i = 0; i < 15; ++i) {
-    const ShardedProblem p = next_problem(maker);
+    const ShardedProblem p = next_gradient_problem(maker);
     SCOPED_TRACE(description(p));
     const BackwardParts parts(
         p, test::random_loss(p.whole.inputs(), false, 77, p.whole.query.dtype()));
@@ -177,7 +177,7 @@ TEST(MpiBackward, TimingDoesNotChangeBits) {
 TEST(MpiBackward, SomeOfTheGradients) {
   ProblemMaker maker(11, ranks().size());
   for (int i = 0; i < 4; ++i) {
-    const ShardedProblem p = next_problem(maker);
+    const ShardedProblem p = next_gradient_problem(maker);
     const BackwardParts parts(
         p, test::random_loss(p.whole.inputs(), false, 77, p.whole.query.dtype()));
     const reference::Gradients all = gradients_of(p, parts);
@@ -193,7 +193,7 @@ TEST(MpiBackward, SomeOfTheGradients) {
 
 TEST(MpiBackwardErrors, InvalidGradientsAreRefusedOnAllRanks) {
   ProblemMaker maker(12, ranks().size());
-  ShardedProblem p = next_problem(maker);
+  ShardedProblem p = next_gradient_problem(maker);
   p.options = {};
   const BackwardParts parts(p,
                             test::random_loss(p.whole.inputs(), false, 77, p.whole.query.dtype()));
@@ -223,7 +223,7 @@ TEST(MpiBackwardErrors, InvalidGradientsAreRefusedOnAllRanks) {
 
 TEST(MpiBackwardErrors, AnErrorDuringWorkReachesAllRanks) {
   ProblemMaker maker(13, ranks().size());
-  ShardedProblem p = next_problem(maker);
+  ShardedProblem p = next_gradient_problem(maker);
   const BackwardParts parts(p,
                             test::random_loss(p.whole.inputs(), false, 77, p.whole.query.dtype()));
   if (ranks().rank() == 0) {

@@ -37,7 +37,7 @@ using test::Seen;
 using test::ShardedProblem;
 
 /// Returns a random problem that lenses support.
-ShardedProblem next_problem(ProblemMaker& maker, bool weights) {
+ShardedProblem next_lens_problem(ProblemMaker& maker, bool weights) {
   for (;;) {
     ShardedProblem p = maker.next();
     p.options.dropout = {};
@@ -90,7 +90,7 @@ TEST(MpiLenses, RandomProblemsMatchTheOracle) {
   ProblemMaker maker(static_cast<std::uint64_t>(300 + ranks().size()), ranks().size());
   RandomState random(5);
   for (int i = 0; i < test::problem_count(130); ++i) {
-    const ShardedProblem p = next_problem(maker, false);
+    const ShardedProblem p = next_lens_problem(maker, false);
     const LensSizes sizes = random_sizes(p, random);
     SCOPED_TRACE("problem " + std::to_string(i) + ": " + description(p));
     const Seen seen = look(p, sizes, ranks());
@@ -109,7 +109,7 @@ TEST(MpiLenses, LongProblemsMatchTheOracle) {
 
 TEST(MpiLenses, EqualScoresOfDifferentRanksAreInTheOrderOfKeys) {
   ProblemMaker maker(11, ranks().size());
-  ShardedProblem p = next_problem(maker, true);
+  ShardedProblem p = next_lens_problem(maker, true);
   p.whole = test::stored_problem({1, 2, 1, 9, 40}, 8, 8);
   // Keys repeat, so that each weight of a row occurs eight times.
   for (std::int64_t j = 5; j < 40; ++j) {
@@ -133,7 +133,7 @@ TEST(MpiLenses, TimingDoesNotChangeBits) {
   ProblemMaker maker(8, ranks().size());
   RandomState random(6);
   for (int i = 0; i < 6; ++i) {
-    const ShardedProblem p = next_problem(maker, true);
+    const ShardedProblem p = next_lens_problem(maker, true);
     const LensSizes sizes = random_sizes(p, random);
     SCOPED_TRACE(description(p));
     const Seen first = look(p, sizes, ranks());
@@ -145,7 +145,7 @@ TEST(MpiLenses, TimingDoesNotChangeBits) {
 
 TEST(MpiLenses, EveryRankHasTheMap) {
   ProblemMaker maker(12, ranks().size());
-  const ShardedProblem p = next_problem(maker, true);
+  const ShardedProblem p = next_lens_problem(maker, true);
   const Parts own(p);
   const ProblemShape shape = test::shape_of(p.whole.inputs());
   LensBuffers buffers(shape, DType::kFloat32, {.map_rows = 1, .map_columns = 1});
@@ -160,7 +160,7 @@ TEST(MpiLenses, EveryRankHasTheMap) {
 TEST(MpiHeads, RandomProblemsMatchOneProcess) {
   ProblemMaker maker(static_cast<std::uint64_t>(400 + ranks().size()), ranks().size());
   for (int i = 0; i < test::problem_count(40); ++i) {
-    const ShardedProblem p = next_problem(maker, true);
+    const ShardedProblem p = next_lens_problem(maker, true);
     SCOPED_TRACE("problem " + std::to_string(i) + ": " + description(p));
     const Parts own(p);
     const ProblemShape shape = test::shape_of(p.whole.inputs());
@@ -196,7 +196,7 @@ TEST(MpiWeights, ARectangleIsThatOfOneProcess) {
   ProblemMaker maker(static_cast<std::uint64_t>(500 + ranks().size()), ranks().size());
   RandomState random(9);
   for (int i = 0; i < test::problem_count(60); ++i) {
-    const ShardedProblem p = next_problem(maker, true);
+    const ShardedProblem p = next_lens_problem(maker, true);
     SCOPED_TRACE("problem " + std::to_string(i) + ": " + description(p));
     const ProblemShape shape = test::shape_of(p.whole.inputs());
     Tensor lse(DType::kFloat32, {shape.batch, shape.q_heads, shape.q_len});
@@ -230,7 +230,7 @@ TEST(MpiReceived, RandomProblemsMatchOneProcess) {
   ProblemMaker maker(static_cast<std::uint64_t>(700 + ranks().size()), ranks().size());
   RandomState random(3);
   for (int i = 0; i < test::problem_count(80); ++i) {
-    const ShardedProblem p = next_problem(maker, true);
+    const ShardedProblem p = next_lens_problem(maker, true);
     SCOPED_TRACE("problem " + std::to_string(i) + ": " + description(p));
     const ProblemShape shape = test::shape_of(p.whole.inputs());
     Tensor lse(DType::kFloat32, {shape.batch, shape.q_heads, shape.q_len});
@@ -273,7 +273,7 @@ TEST(MpiReceived, RandomProblemsMatchOneProcess) {
 
 TEST(MpiLensErrors, InvalidLensesAreRefusedOnAllRanks) {
   ProblemMaker maker(13, ranks().size());
-  const ShardedProblem p = next_problem(maker, true);
+  const ShardedProblem p = next_lens_problem(maker, true);
   const Parts own(p);
   const Shape shape = p.whole.query.shape();
   const auto refusal = [&](const PooledMap& wanted) {
