@@ -18,6 +18,7 @@
 #include "fovea/files.h"
 #include "fovea/recording.h"
 
+#include "support/message_of.h"
 #include "support/tensor_files.h"
 
 namespace fovea::test {
@@ -85,6 +86,10 @@ inline std::string recording_bytes(const RecordingParts& parts) {
 /// Opens a recording from memory. Messages call it "file"; `bytes` must outlive the result.
 inline Recording open_recording(const std::string& bytes) {
   return Recording::from_file(open_bytes(FileFormat::kSafetensors, bytes));
+}
+/// Returns the error of opening a recording, or "no error".
+inline std::string complaint_about(const std::string& bytes) {
+  return message_of([&] { open_recording(bytes); });
 }
 
 /// Returns a valid recording of one attention, "layers.0", of batch 2, 2 query heads, 1 key head, 2

@@ -175,7 +175,8 @@ TEST(AttentionBackwardFarNumbers, NanInSeveralGroupsOfQueries) {
 TEST(AttentionBackwardFarNumbers, BiasesFlushSubnormalGradients) {
   Tensor one(DType::kFloat32, {1, 1, 1, 1});
   fill_with(one, 1.0);
-  ResultLoss loss{.context = Tensor(DType::kFloat32, {1, 1, 1, 1})};
+  ResultLoss loss;
+  loss.context = Tensor(DType::kFloat32, {1, 1, 1, 1});
   fill_with(loss.context, 0x1p-130);
   const auto grad_value = [&](const ScoreOptions& score) {
     const reference::Inputs inputs{one, one, one};
