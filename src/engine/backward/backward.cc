@@ -25,6 +25,7 @@
 #include "engine/call/workspace.h"
 #include "kernels/backward/turn.h"
 #include "kernels/simd/target.h"
+#include "kernels/simd/write_row.h"
 #include "problem/broadcast.h"
 #include "reference/gradients.h"
 

@@ -44,13 +44,6 @@ void RunBackwardItem(const BackwardSetup& setup, const BackwardItem& item, std::
   BackwardPass<RowProducts<FloatArithmetic>>(setup, item, scratch).run(stop);
 }
 
-void WriteRow(const float* from, std::int64_t count, DType dtype, void* to) {
-  with_element_type(dtype, [&](auto* type) {
-    using T = std::remove_cvref_t<decltype(*type)>;
-    write_numbers(from, count, static_cast<T*>(to));
-  });
-}
-
 }  // namespace fovea::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -61,7 +54,6 @@ HWY_EXPORT(BackwardScratchBytes);
 HWY_EXPORT(Sizes);
 HWY_EXPORT(PrepareRows);
 HWY_EXPORT(RunBackwardItem);
-HWY_EXPORT(WriteRow);
 
 const BackwardFunctions& float_backward() {
   static const BackwardFunctions functions{
@@ -114,10 +106,6 @@ void prepare_rows(const BackwardSetup& setup, const BackwardRows& rows) {
 void backward_item(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
                    const std::stop_token& stop) {
   functions_for(setup).item(setup, item, scratch, stop);
-}
-
-void write_row(const float* from, std::int64_t count, DType dtype, void* to) {
-  HWY_DYNAMIC_DISPATCH(WriteRow)(from, count, dtype, to);
 }
 
 }  // namespace fovea::kernels

@@ -112,7 +112,4 @@ void prepare_rows(const BackwardSetup& setup, const BackwardRows& rows);
 void backward_item(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
                    const std::stop_token& stop);
 
-/// Writes `count` floats to `to`, rounded to `dtype`.
-void write_row(const float* from, std::int64_t count, DType dtype, void* to);
-
 }  // namespace fovea::kernels

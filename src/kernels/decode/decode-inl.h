@@ -67,7 +67,12 @@ struct FloatRows {
     with_element_type(rows.dtype, [&](auto* type) {
       using T = std::remove_cvref_t<decltype(*type)>;
       const T* const from = rows.row_as<T>(row) + offset;
-      for (std::int64_t c = 0; c < dim; ++c) to[c] = factor * static_cast<float>(from[c]);
+      const Floats d;
+      std::int64_t c = 0;
+      for (; c + kLanes <= dim; c += kLanes) {
+        hn::StoreU(hn::Mul(hn::Set(d, factor), load_floats(d, from + c)), d, to + c);
+      }
+      for (; c < dim; ++c) to[c] = factor * static_cast<float>(from[c]);
     });
   }
 
