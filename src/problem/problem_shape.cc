@@ -45,6 +45,10 @@ ProblemShape problem_shape(const TensorView& query, const TensorView& key, const
   return shape;
 }
 
+bool has_bias(const ScoreOptions& score) {
+  return score.bias.defined() || score.alibi || score.relative;
+}
+
 double score_scale(const ScoreOptions& score, std::int64_t head_dim) {
   if (score.scale) return *score.scale;
   return 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(head_dim, 1)));

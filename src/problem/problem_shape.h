@@ -29,4 +29,7 @@ ProblemShape problem_shape(const TensorView& query, const TensorView& key, const
 /// Returns the factor that scores are multiplied by: score.scale if set, else 1 / sqrt(head_dim).
 FOVEA_API double score_scale(const ScoreOptions& score, std::int64_t head_dim);
 
+/// Returns whether ALiBi, a relative table or a dense bias is added to scores.
+bool has_bias(const ScoreOptions& score);
+
 }  // namespace fovea

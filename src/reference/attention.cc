@@ -54,7 +54,7 @@ Steps all_steps(const Problem& problem) {
   steps.scaled_scores = make_scores(problem.scale() != 1.0);
   steps.softcapped_scores = make_scores(problem.options.score.softcap > 0);
   steps.custom_scores = make_scores(problem.options.score.custom.one != nullptr);
-  steps.biased_scores = make_scores(problem.has_bias());
+  steps.biased_scores = make_scores(has_bias(problem.options.score));
   steps.masked_scores = make_scores(masks);
   steps.weights = make(true, p.kv_len);
   steps.dropped_weights = make(problem.has_dropout(), p.kv_len);

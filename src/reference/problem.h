@@ -26,9 +26,6 @@ struct Problem {
   std::int64_t hidden_dim = 0;  // 0 unless the score is additive
 
   double scale() const { return score_scale(options.score, head_dim); }
-  bool has_bias() const {
-    return options.score.bias.defined() || options.score.alibi || options.score.relative;
-  }
   bool has_dropout() const { return options.dropout.probability > 0; }
 };
 

@@ -151,7 +151,7 @@ class RowAttention {
     // Bias: a term that depends on the positions of query and key.
     constexpr Real kInfinity = std::numeric_limits<Real>::infinity();
     s.biased = s.custom;
-    for (std::size_t j = 0; problem_.has_bias() && j < kv_len; ++j) {
+    for (std::size_t j = 0; has_bias(problem_.options.score) && j < kv_len; ++j) {
       const auto bias = position_bias(place.at(j));
       if (s.biased[j] != -kInfinity) s.biased[j] = bias ? s.biased[j] + *bias : -kInfinity;
     }

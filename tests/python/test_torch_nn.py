@@ -287,7 +287,7 @@ def judge(kind, dtype, ours, right, theirs=None):
         if dtype == "float64":
             allowed = 1e-12 * size
         else:
-            # Includes roundings of lse, because the forward pass of few queries adds products in another order.
+            # Includes roundings of lse: with few queries, the two passes add products in different orders.
             allowed = np.abs(theirs[name] - right[name]).max(initial=0) + 24 * 2.0**-24 * size
         before = WORST[kind, dtype]
         WORST[kind, dtype] = (max(before[0], error), max(before[1], error / allowed))

@@ -87,7 +87,8 @@ inline std::string recording_bytes(const RecordingParts& parts) {
 inline Recording open_recording(const std::string& bytes) {
   return Recording::from_file(open_bytes(FileFormat::kSafetensors, bytes));
 }
-/// Returns the error of opening a recording, or "no error".
+
+/// Returns the error message of opening a recording, or "no error".
 inline std::string complaint_about(const std::string& bytes) {
   return message_of([&] { open_recording(bytes); });
 }

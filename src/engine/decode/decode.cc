@@ -78,12 +78,13 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
       const float* const from = part(p).context + row * dim + first;
       for (std::int64_t c = 0; c < columns; ++c) sums[c] += share * static_cast<double>(from[c]);
     }
-    // 16-bit types are rounded twice: directly would take four times as long.
+    // Contexts of 16-bit types are rounded twice, via float32, because direct conversion takes
+    // longer.
     float rounded[kColumns];
-    const bool twice = context.dtype != DType::kFloat32;
-    float* const to = twice ? rounded : context.row_as<float>(0) + first;
+    const bool is_float = context.dtype == DType::kFloat32;
+    float* const to = is_float ? context.row_as<float>(0) + first : rounded;
     for (std::int64_t c = 0; c < columns; ++c) to[c] = static_cast<float>(sums[c]);
-    if (twice) kernels::write_row(rounded, columns, context.dtype, context.at(first));
+    if (!is_float) kernels::write_row(rounded, columns, context.dtype, context.at(first));
   }
 }
 

@@ -21,6 +21,7 @@
 #include "kernels/simd/flush_to_zero.h"
 #include "kernels/simd/target.h"
 #include "kernels/tile/float_arithmetic-inl.h"
+#include "problem/problem_shape.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -40,7 +41,8 @@ void PrepareRows(const BackwardSetup& setup, const BackwardRows& rows) {
 
 void RunBackwardItem(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
                      const std::stop_token& stop) {
-  const FlushWithBiases flush(setup.forward.options->score);
+  // Weights of keys far from a query may approach 2^-126.
+  const FlushToZero flush(has_bias(setup.forward.options->score));
   BackwardPass<RowProducts<FloatArithmetic>>(setup, item, scratch).run(stop);
 }
 

@@ -17,6 +17,7 @@
 #include "kernels/simd/flush_to_zero.h"
 #include "kernels/simd/target.h"
 #include "kernels/tile/float_arithmetic-inl.h"
+#include "problem/problem_shape.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -47,7 +48,8 @@ std::size_t ScratchBytes(const ForwardSetup& setup) {
 
 void RunItem(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
              std::byte* scratch, const std::stop_token& stop) {
-  const FlushWithBiases flush(setup.options->score);
+  // Weights of keys far from a query may approach 2^-126.
+  const FlushToZero flush(has_bias(setup.options->score));
   if (setup.lenses.any()) {
     run_item<ItemLenses<FloatArithmetic>>(setup, item, next, scratch, stop);
   } else {

@@ -107,7 +107,7 @@ std::string recording_of(int attentions) {
 
 /// Lookups do not become slower with the number of attentions: eight times as many take about eight
 /// times as long on any machine, and much longer if each is compared with all others.
-TEST(RecordingDamaged, ManyAttentionsTakeProportionateTime) {
+TEST(RecordingSize, ManyAttentionsTakeProportionateTime) {
   // The time of this process alone.
   const auto seconds_of = [](int attentions) {
     const std::string bytes = recording_of(attentions);
@@ -121,7 +121,7 @@ TEST(RecordingDamaged, ManyAttentionsTakeProportionateTime) {
 #ifdef FOVEA_SANITIZED
   constexpr int kMany = 10'000;
 #else
-  constexpr int kMany = 40'000;
+  constexpr int kMany = 80'000;
 #endif
   // Another process may slow down one of the runs.
   const auto least_of = [&](int attentions) {

@@ -2,6 +2,7 @@
 //
 // Gradients of numbers at the limits of passes that compute products of float32 as products of
 // bfloat16: such numbers are computed as without these passes, and change nothing where hidden.
+// Also subnormal gradients.
 
 #include <bit>
 #include <cmath>
@@ -171,7 +172,7 @@ TEST(AttentionBackwardFarNumbers, NanInSeveralGroupsOfQueries) {
   }
 }
 
-/// As contexts in the forward pass (AttentionStorage.BiasesFlushSubnormalContexts).
+/// Only within the call, like AttentionStorage.BiasesFlushSubnormalContexts.
 TEST(AttentionBackwardFarNumbers, BiasesFlushSubnormalGradients) {
   Tensor one(DType::kFloat32, {1, 1, 1, 1});
   fill_with(one, 1.0);
@@ -192,8 +193,9 @@ TEST(AttentionBackwardFarNumbers, BiasesFlushSubnormalGradients) {
   EXPECT_EQ(grad_value({}), 0x1p-130);
   EXPECT_EQ(grad_value({.alibi = Alibi{}}), kFlushed);
   EXPECT_EQ(grad_value({.bias = Tensor(DType::kFloat32, {1, 1})}), kFlushed);
-  volatile float half = 0x1p-129f;
-  EXPECT_EQ(half / 2.0f, 0x1p-130f);
+  EXPECT_EQ(grad_value({.relative = RelativeTable{Tensor(DType::kFloat32, {4, 1})}}), kFlushed);
+  volatile float subnormal = 0x1p-129f;
+  EXPECT_EQ(subnormal / 2.0f, 0x1p-130f);
 }
 
 }  // namespace

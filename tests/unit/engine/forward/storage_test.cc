@@ -349,8 +349,9 @@ TEST(AttentionStorage, BiasesFlushSubnormalContexts) {
   EXPECT_EQ(context({}), 0x1p-130);
   EXPECT_EQ(context({.alibi = Alibi{}}), kFlushed);
   EXPECT_EQ(context({.bias = Tensor(DType::kFloat32, {1, 1})}), kFlushed);
-  volatile float half = 0x1p-129f;
-  EXPECT_EQ(half / 2.0f, 0x1p-130f);
+  EXPECT_EQ(context({.relative = RelativeTable{Tensor(DType::kFloat32, {4, 1})}}), kFlushed);
+  volatile float subnormal = 0x1p-129f;
+  EXPECT_EQ(subnormal / 2.0f, 0x1p-130f);
 }
 
 }  // namespace

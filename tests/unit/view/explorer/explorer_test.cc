@@ -109,19 +109,19 @@ class HeadWeights {
   std::vector<std::uint8_t> visible_;
 };
 
-/// Whether a code is that of the exact weight of a cell.
+/// Returns whether `code` is that of a cell's exact weight, or of a hidden cell.
 testing::AssertionResult is_code_of(view::Code code, const std::optional<double>& exact) {
   const auto matches = [&] {
     if (!exact) return code == view::kHiddenCode;
     if (code == view::kHiddenCode) return false;
     if (std::isnan(*exact)) return code == view::kNanCode;
-    if (*exact < std::exp2(-64.0)) return code <= view::kMinCode;
+    if (*exact < std::exp2(-64.0)) return code == view::kZeroCode || code == view::kMinCode;
     return std::abs(view::decode_weight(code) - *exact) <= kCellError * *exact;
   };
   if (matches()) return testing::AssertionSuccess();
   return testing::AssertionFailure()
          << "expected the code of " << (exact ? testing::PrintToString(*exact) : "a hidden cell")
-         << ", got " << code;
+         << ", got " << code << " (" << view::decode_weight(code) << ")";
 }
 
 /// Compares all cells of a tile with the oracle.
