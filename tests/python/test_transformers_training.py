@@ -53,7 +53,7 @@ def test_gradients(make, say):
         # Limits the bound: eager attention gives equal weights to a query that sees no key, where 0 is correct.
         beside = min(beside, 1e-4 * size)
         # Gradients of some tensors are 0 in exact arithmetic, such as those of the biases of keys.
-        # Includes roundings of lse: the forward pass of few queries adds products in another order than the gradients.
+        # Includes roundings of lse: with few queries, the two passes add products in different orders.
         assert off <= 2 * beside + 2e-5 * size + 1e-7, name
         assert far <= 1e-6 * size + 1e-7, name
         shares.append(off / max(beside, 1e-9))

@@ -20,8 +20,8 @@ namespace fovea::engine {
 /// the crossovers).
 inline constexpr std::int64_t kMaxRowsInPlace = 96;
 
-/// The maximum size of a key head, in elements, for which tiles replace decoding. Decoding divides
-/// longer keys into parts, which many threads can share.
+/// Heads with more elements of keys are decoded even where tiles are faster on one thread, because
+/// decoding divides keys into parts, which many threads can share.
 inline constexpr std::int64_t kMaxKeyNumbers = 512 << 10;
 
 /// Returns the sizes of a call's pass over tiles.

@@ -41,7 +41,7 @@ void PrepareRows(const BackwardSetup& setup, const BackwardRows& rows) {
 
 void RunBackwardItem(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
                      const std::stop_token& stop) {
-  // Weights of keys far from a query may approach 2^-126.
+  // With biases, weights of keys far from a query may approach 2^-126.
   const FlushToZero flush(has_bias(setup.forward.options->score));
   BackwardPass<RowProducts<FloatArithmetic>>(setup, item, scratch).run(stop);
 }

@@ -48,7 +48,7 @@ std::size_t ScratchBytes(const ForwardSetup& setup) {
 
 void RunItem(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
              std::byte* scratch, const std::stop_token& stop) {
-  // Weights of keys far from a query may approach 2^-126.
+  // With biases, weights of keys far from a query may approach 2^-126.
   const FlushToZero flush(has_bias(setup.options->score));
   if (setup.lenses.any()) {
     run_item<ItemLenses<FloatArithmetic>>(setup, item, next, scratch, stop);

@@ -2,9 +2,9 @@
 //
 // The products with a block of keys and values that are read in place, for few queries: packing
 // them into tiles (key_block-inl.h) would take longer than the products. Elements of keys are
-// broadcast one at a time, as packed keys are, or four at a time for few queries (quads-inl.h).
-// Scores have the same layout. Values have dimensions along the lanes, and so have the contexts,
-// which are written without a transpose. Rows that are not float32, and values whose last vector is
+// broadcast one at a time, as packed keys are, or four at a time (quads-inl.h). In both cases
+// scores have one query per lane. Values and contexts have dimensions along the lanes, so contexts
+// are written without a transpose. Rows that are not float32, and values whose last vector is
 // not full, are first copied to the scratch memory.
 //
 // NaN. Looking for non-finite values takes as long as a product with one row. The values are

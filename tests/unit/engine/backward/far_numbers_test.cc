@@ -18,6 +18,7 @@
 
 #include "kernels/simd/target.h"
 #include "support/backward.h"
+#include "support/flushing.h"
 #include "support/limits.h"
 #include "support/random_problem.h"
 #include "support/storage.h"
@@ -172,30 +173,18 @@ TEST(AttentionBackwardFarNumbers, NanInSeveralGroupsOfQueries) {
   }
 }
 
-/// Only within the call, like AttentionStorage.BiasesFlushSubnormalContexts.
 TEST(AttentionBackwardFarNumbers, BiasesFlushSubnormalGradients) {
   Tensor one(DType::kFloat32, {1, 1, 1, 1});
   fill_with(one, 1.0);
   ResultLoss loss;
   loss.context = Tensor(DType::kFloat32, {1, 1, 1, 1});
   fill_with(loss.context, 0x1p-130);
-  const auto grad_value = [&](const ScoreOptions& score) {
+  expect_flushed_with_biases([&](const ScoreOptions& score) {
     const reference::Inputs inputs{one, one, one};
     const AttentionOptions options{.score = score};
     return backward_of(inputs, forward(inputs, options), options, loss, {}, DType::kFloat32)
         .value.value({0, 0, 0, 0});
-  };
-#ifdef __x86_64__
-  constexpr double kFlushed = 0.0;
-#else
-  constexpr double kFlushed = 0x1p-130;
-#endif
-  EXPECT_EQ(grad_value({}), 0x1p-130);
-  EXPECT_EQ(grad_value({.alibi = Alibi{}}), kFlushed);
-  EXPECT_EQ(grad_value({.bias = Tensor(DType::kFloat32, {1, 1})}), kFlushed);
-  EXPECT_EQ(grad_value({.relative = RelativeTable{Tensor(DType::kFloat32, {4, 1})}}), kFlushed);
-  volatile float subnormal = 0x1p-129f;
-  EXPECT_EQ(subnormal / 2.0f, 0x1p-130f);
+  });
 }
 
 }  // namespace

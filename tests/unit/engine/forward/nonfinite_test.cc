@@ -206,7 +206,7 @@ TEST_F(AttentionNonfinite, FewQueriesAndKeys) {
       for (const Poison& poison : poisons()) {
         SCOPED_TRACE(testing::Message()
                      << q_len << " queries, value_dim " << value_dim << ", " << poison.name);
-        for (const std::int64_t key : {17, 69}) check(options, {key}, poison);
+        for (const std::int64_t key : {0, 17, 40, 69}) check(options, {key}, poison);
         check(options, {18, 30, 68}, poison);
       }
     }
