@@ -434,8 +434,7 @@ def speed_page(forward, peers, grid=()):
         texts.append(f"{PEERS_TEXT}. {peers_sentence(by_target)}")
     else:
         texts.append("Comparison with other libraries: not measured yet; `make bench-peers` does.")
-    if grid:
-        texts[-1] += f" {tables.sentence(grid)}"
+    texts[-1] = f"{texts[-1]} {tables.sentence(grid or [])}".rstrip()
     rows = []
     for name in names:
         problem = problem_of(every_cell[name])

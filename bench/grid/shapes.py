@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random problems of everyday kinds. The same seed always gives the same problems, whatever the type, the number of
-threads and the speed of the machine."""
+"""Random problems of everyday kinds, and named ones that the project has targets for. The same seed always gives the
+same problems, whatever the type, the number of threads and the speed of the machine."""
 
 import dataclasses
+import itertools
 import random
 
 # Head dimensions, as often as models have them.
@@ -84,3 +85,23 @@ def shapes(seed):
     while True:
         for draw in DRAW.values():
             yield draw(rng)
+
+
+SHORT, FEW, FEW_GROUPED, ONE = "16 to 64 tokens", "8 to 32 queries", "8 to 32 queries, 32/8 heads", "1 query"
+NAMED_MEANING = {
+    SHORT: "8 items of 8 heads, D 64 and 128, full and causal",
+    FEW: "8 heads, 256 to 4,096 keys, D 64 and 128",
+    FEW_GROUPED: "256 to 4,096 keys, D 64 and 128",
+    ONE: "8 and 32/8 heads, 256 to 16,384 keys, D 128",
+}
+
+
+def named():
+    """Yields the named problems: the same on every machine."""
+    for length, dim, causal in itertools.product((16, 32, 64), (64, 128), (False, True)):
+        yield Shape(SHORT, 8, 8, 8, length, length, dim, causal)
+    for kind, heads in ((FEW, (8, 8)), (FEW_GROUPED, (32, 8))):
+        for queries, keys, dim in itertools.product((8, 16, 32), (256, 1024, 4096), (64, 128)):
+            yield Shape(kind, 1, *heads, queries, keys, dim, False)
+    for heads, keys in itertools.product(((8, 8), (32, 8)), (256, 4096, 16384)):
+        yield Shape(ONE, 1, *heads, 1, keys, 128, False)

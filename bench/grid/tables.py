@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The summary of a grid of random shapes, and its tables, from bench/results/grid.json."""
+"""The summary of a grid of shapes, random or named, and its tables, from bench/results/grid.json."""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ def load():
 def summary(cells):
     """Returns {kind: {"cells": count, door: {"lost", "median", "worst"}}} for the kinds that have cells."""
     kinds = {}
-    for kind in shapes.DRAW:
+    for kind in (*shapes.MEANING, *shapes.NAMED_MEANING):
         mine = [cell for cell in cells if cell["kind"] == kind]
         if not mine:
             continue
@@ -28,7 +28,18 @@ def summary(cells):
             ratios = [cell[door] for cell in mine]
             entry[door] = {"lost": sum(ratio < 1 for ratio in ratios),
                            "median": round(statistics.median(ratios), 2), "worst": round(min(ratios), 2)}
+        if "decode" in mine[0]:
+            entry["times_decode"] = round(max(cell["decode"] / cell["sdpa"] for cell in mine), 3)
     return kinds
+
+
+def lost(cells, door):
+    """Returns the cells that Fovea loses through a door, the worst first."""
+    return sorted((cell for cell in cells if cell[door] < 1), key=lambda cell: cell[door])
+
+
+def is_named(record):
+    return record.get("named", False)
 
 
 def count_of_cells(record):
@@ -40,19 +51,22 @@ def threads_text(record):
 
 
 def sentence(kept):
-    """Returns what the README says of all records."""
-    if not kept:
-        return ""
+    """Returns what the README says of all records of random shapes."""
     groups = {}
     for one in kept:
+        if is_named(one):
+            continue
         worst = min(entry["sdpa"]["worst"] for entry in one["kinds"].values())
-        lost = f"{len(one['lost'])} of {count_of_cells(one)} in {one['dtype']} (worst {worst:.2f})"
-        if not one["lost"]:
-            lost = f"none of {count_of_cells(one)} in {one['dtype']}"
+        count = len(lost(one["lost"], "sdpa"))
+        said = f"{count} of {count_of_cells(one)} in {one['dtype']} (worst {worst:.2f})"
+        if count == 0:
+            said = f"none of {count_of_cells(one)} in {one['dtype']}"
         where = f"{one['cpu']}, {one['target']}, {threads_text(one)}"
         group = groups.setdefault(where, {"lost": [], "dates": set()})
-        group["lost"].append(lost)
+        group["lost"].append(said)
         group["dates"].add(one["date"])
+    if not groups:
+        return ""
     parts = [f"{', '.join(group['lost'])} on {where}, {' and '.join(sorted(group['dates']))}"
              for where, group in groups.items()]
     return ("Of random everyday shapes through `scaled_dot_product_attention`, Fovea is slower than PyTorch in "
@@ -66,17 +80,25 @@ def page(kept):
     for one in kept:
         versions = ", ".join(f"{name} {version}" for name, version in one["versions"].items())
         seeds = "seed" if len(one["seeds"]) == 1 else "seeds"
-        lines += [f"**{one['dtype']}, {one['target']}, {threads_text(one)}**: {len(one['lost'])} of "
-                  f"{count_of_cells(one)} cells lost. {one['cpu']}; {versions}; {seeds} "
-                  f"{', '.join(map(str, one['seeds']))}, {one['seconds']:g} s each; commit {one['commit']}; "
-                  f"{one['date']}.", "",
+        drawn = f"{seeds} {', '.join(map(str, one['seeds']))}, {one['seconds']:g} s each"
+        title = f"{'Named shapes, ' if is_named(one) else ''}{one['dtype']}, {one['target']}, {threads_text(one)}"
+        lines += [f"**{title}**: {len(lost(one['lost'], 'sdpa'))} of {count_of_cells(one)} cells lost. {one['cpu']}; "
+                  f"{versions}; {'' if is_named(one) else drawn + '; '}commit {one['commit']}; {one['date']}.", "",
                   "| kind | cells | lost | median | worst | `fovea.attention`: lost | median | worst |",
                   "|:--|--:|--:|--:|--:|--:|--:|--:|"]
+        meaning = {**shapes.MEANING, **shapes.NAMED_MEANING}
         for kind, entry in one["kinds"].items():
             figures = " | ".join(f"{entry[door]['lost']} | {entry[door]['median']:.2f} | {entry[door]['worst']:.2f}"
                                  for door in DOORS)
-            lines.append(f"| {kind}: {shapes.MEANING[kind]} | {entry['cells']} | {figures} |")
+            lines.append(f"| {kind}: {meaning[kind]} | {entry['cells']} | {figures} |")
         lines.append("")
-        if one["lost"]:
-            lines += ["Lost: " + "; ".join(f"{cell['sdpa']:.2f} {cell['title']}" for cell in one["lost"]) + ".", ""]
+        for entry in one["kinds"].values():
+            if "times_decode" in entry:
+                lines += ["One query through `scaled_dot_product_attention` takes at most "
+                          f"{entry['times_decode']:.3f} times as long as through `fovea.decode`.", ""]
+        for door, text in (("sdpa", "Lost"), ("attention", "Lost by `fovea.attention`")):
+            cells = lost(one["lost"], door)
+            # Older records have only the cells that the first door loses.
+            if cells and len(cells) == sum(entry[door]["lost"] for entry in one["kinds"].values()):
+                lines += [f"{text}: " + "; ".join(f"{cell[door]:.2f} {cell['title']}" for cell in cells) + ".", ""]
     return "\n".join(lines).rstrip("\n")

@@ -42,18 +42,37 @@ class Shapes(unittest.TestCase):
         self.assertEqual({shape.kind for shape in first(1, 6)}, set(shapes.DRAW))
         self.assertEqual(set(shapes.MEANING), set(shapes.DRAW))
 
+    def test_named_shapes_are_what_they_say(self):
+        named = list(shapes.named())
+        self.assertEqual(len(set(named)), len(named))
+        self.assertEqual({shape.kind for shape in named}, set(shapes.NAMED_MEANING))
+        for shape in named:
+            if shape.kind == shapes.SHORT:
+                self.assertTrue(16 <= shape.q_len == shape.kv_len <= 64, shape)
+            else:
+                least, most = (1, 1) if shape.kind == shapes.ONE else (8, 32)
+                self.assertTrue(least <= shape.q_len <= most and not shape.causal, shape)
+
 
 CELLS = [
     {"seed": 1, "kind": "full", "title": "A", "sdpa": 1.5, "attention": 1.6},
     {"seed": 1, "kind": "full", "title": "B", "sdpa": 0.9, "attention": 1.0},
     {"seed": 1, "kind": "one query", "title": "C", "sdpa": 1.1, "attention": 0.95},
 ]
+NAMED_CELLS = [
+    {"seed": 0, "kind": shapes.ONE, "title": "D", "sdpa": 2.0, "attention": 2.1, "decode": 2.02},
+    {"seed": 0, "kind": shapes.ONE, "title": "E", "sdpa": 1.0, "attention": 1.1, "decode": 1.05},
+]
 
 
 def record():
     return {"cpu": "Some CPU", "target": "AVX2", "dtype": "float32", "threads": 1, "seeds": [1, 2], "seconds": 60.0,
             "date": "2026-11-25", "commit": "abc1234", "versions": {"torch": "2"}, "kinds": tables.summary(CELLS),
-            "lost": [CELLS[1]]}
+            "lost": CELLS[1:]}
+
+
+def named_record():
+    return {**record(), "named": True, "seeds": [], "kinds": tables.summary(NAMED_CELLS), "lost": []}
 
 
 class Tables(unittest.TestCase):
@@ -70,8 +89,20 @@ class Tables(unittest.TestCase):
         page = tables.page([record()])
         self.assertIn("**float32, AVX2, one thread**: 1 of 3 cells lost. Some CPU; torch 2; seeds 1, 2, 60 s each", page)
         self.assertIn("| full: 256 to 2,048 queries and keys | 2 | 1 | 1.20 | 0.90 | 0 | 1.30 | 1.00 |", page)
-        self.assertIn("Lost: 0.90 B.", page)
+        self.assertIn("\n\nLost: 0.90 B.\n\nLost by `fovea.attention`: 0.95 C.", page)
+        older = {**record(), "lost": [CELLS[1]]}  # without the cells that only `attention` loses
+        self.assertNotIn("Lost by", tables.page([older]))
         self.assertIn("Not measured", tables.page([]))
+
+    def test_named_shapes(self):
+        entry = tables.summary(NAMED_CELLS)[shapes.ONE]
+        self.assertEqual((entry["cells"], entry["times_decode"]), (2, 1.05))
+        page = tables.page([named_record()])
+        self.assertIn("**Named shapes, float32, AVX2, one thread**: 0 of 2 cells lost. Some CPU; torch 2; commit", page)
+        self.assertIn(f"| {shapes.ONE}: 8 and 32/8 heads,", page)
+        self.assertIn("at most 1.050 times as long as through `fovea.decode`", page)
+        self.assertEqual(tables.sentence([named_record()]), "")
+        self.assertEqual(tables.sentence([record(), named_record()]), tables.sentence([record()]))
 
     def test_sentence(self):
         records = [record(), {**record(), "dtype": "float16", "lost": []}]

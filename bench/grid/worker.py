@@ -7,7 +7,8 @@ Requests and answers are lines of JSON on standard input and output:
     {"do": "prepare", "shape": {...}, "dtype", "seed"}  {"samples": {door: some results}, "seconds": per call}
     {"do": "time", "repeats": n}                      {"seconds": {door: per call}}
 
-Both libraries get the same tensors of PyTorch. "fovea" has two doors, scaled_dot_product_attention and attention.
+Both libraries get the same tensors of PyTorch. "fovea" has two doors, scaled_dot_product_attention and attention, and
+for the named problems with one query also decode.
 """
 
 import json
@@ -33,10 +34,13 @@ class Fovea:
     def doors(self, shape, query, key, value, mask):
         sdpa, attention = self.fovea.scaled_dot_product_attention, self.fovea.attention
         options = {"mask": self.fovea.causal()} if shape.causal else {}
-        return {
+        doors = {
             "sdpa": lambda: sdpa(query, key, value, **mask),
             "attention": lambda: attention(query, key, value, **options),
         }
+        if shape.kind == shapes.ONE:
+            doors["decode"] = lambda: self.fovea.decode(query, key, value)
+        return doors
 
 
 class Torch:
