@@ -45,6 +45,10 @@ constexpr std::int64_t kFewQueriesBesidePairs = 15, kMinKeysBesidePairs = 256;
 constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 5;
 constexpr std::int64_t kLongDim = 129;
 constexpr std::int64_t kMinDecodedKeys = 64;
+// With fewer keys, what counts is the work per head that does not depend on keys. A tile has more
+// of it: decoding is faster for a single row per key head, and with vectors of kQuadLanes numbers
+// for two.
+constexpr std::int64_t kFewRowsOfKeyHead = 2;
 
 /// Returns the maximum number of queries that are decoded.
 std::int64_t few_queries(const Problem& problem, std::int64_t kv_len) {
@@ -84,8 +88,13 @@ kernels::CacheRows Cache::rows(const TensorView& tensor, const SequenceSpan& spa
 }
 
 bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
-  return span.kv_len >= kMinDecodedKeys && span.q_len > 0 && problem.shape.kv_heads > 0 &&
-         (span.q_len <= kAlwaysFewQueries || span.q_len <= few_queries(problem, span.kv_len)) &&
+  if (span.q_len <= 0 || span.kv_len <= 0 || problem.shape.kv_heads == 0) return false;
+  if (span.kv_len < kMinDecodedKeys) {
+    const std::int64_t rows = span.q_len * heads_of_a_key_head(problem.shape);
+    return rows == 1 ||
+           (rows <= kFewRowsOfKeyHead && forward_sizes(problem).in_place_vector >= kQuadLanes);
+  }
+  return (span.q_len <= kAlwaysFewQueries || span.q_len <= few_queries(problem, span.kv_len)) &&
          !heads_fill_vectors(problem, span);
 }
 

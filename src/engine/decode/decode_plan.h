@@ -54,8 +54,8 @@ inline float log2_sum(const TensorView& lse, const Index& row) {
 enum class Decoded { kAll, kFewRows, kMoreRows };
 inline constexpr Decoded kDecodedKinds[] = {Decoded::kFewRows, Decoded::kMoreRows};
 
-/// Returns whether decoding is the faster pass for a sequence: whether it has few queries and
-/// enough keys, unless the queries of several heads fill vectors. The result does not depend on
+/// Returns whether decoding is the faster pass for a sequence: whether it has few queries, fewer
+/// for few keys, unless the queries of several heads fill vectors. The result does not depend on
 /// threads.
 bool has_few_queries(const Problem& problem, const SequenceSpan& span);
 

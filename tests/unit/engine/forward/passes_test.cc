@@ -100,13 +100,22 @@ TEST(AttentionPasses, SequencesOfOneCallMayHaveHeadsTogether) {
   expect_bits_of_separate_calls({{0, 20, 28, 60}, {0, 70, 200, 300}}, {1, 14, 2, 60, 300, 3}, 16);
 }
 
-/// The explicit call and attention_forward decode the same way.
+/// The explicit call and attention_forward decode the same way, for few keys if a key head has a
+/// single row.
 TEST(AttentionPasses, OneQueryIsDecoded) {
-  const RandomProblem problem = stored_problem({2, 8, 2, 1, 500}, 64, 64);
-  const Forward found = forward(problem.inputs(), {});
-  Tensor context(found.context.dtype(), found.context.shape());
-  attention_decode(problem.query, problem.key, problem.value, {}, {.context = context});
-  EXPECT_TRUE(same_bits(found.context, context));
+  for (const ProblemShape& shape : {ProblemShape{2, 8, 2, 1, 500}, ProblemShape{2, 3, 3, 1, 63},
+                                    ProblemShape{2, 3, 3, 1, 5}, ProblemShape{1, 1, 1, 1, 1}}) {
+    const RandomProblem problem = stored_problem(shape, 64, 64);
+    const Forward found = forward(problem.inputs(), {});
+    Tensor context(found.context.dtype(), found.context.shape());
+    attention_decode(problem.query, problem.key, problem.value, {}, {.context = context});
+    EXPECT_TRUE(same_bits(found.context, context)) << shape.kv_len << " keys";
+  }
+}
+
+/// Packed sequences of one query each, with fewer and with more keys than 64.
+TEST(AttentionPasses, SequencesOfOneQueryMayHaveFewKeys) {
+  expect_bits_of_separate_calls({{0, 1, 2, 3, 4}, {0, 1, 64, 129, 131}}, {1, 4, 4, 4, 131, 4}, 64);
 }
 
 }  // namespace

@@ -315,31 +315,38 @@ TEST(AttentionStorage, NanStaysNanForAnyPayload) {
   }
 }
 
+/// A query, key or value of one number for each of three tokens. Fewer queries might be decoded,
+/// which flushes nothing.
+Tensor three_equal(DType type, double number) {
+  Tensor tensor(type, {1, 1, 3, 1});
+  for_each_index(tensor.shape(), [&](const Index& at) { set_value(tensor, at, number); });
+  return tensor;
+}
+
 TEST(AttentionStorage, OnlyBfloat16PairKernelsFlushSubnormals) {
-  const auto one = [](double number) {
-    Tensor tensor(DType::kBFloat16, {1, 1, 1, 1});
-    set_value(tensor, {0, 0, 0, 0}, number);
-    return tensor;
+  const auto all = [](double number) { return three_equal(DType::kBFloat16, number); };
+  const AttentionOptions first_key{.mask = causal()};
+  const auto first = [&](const Tensor& query, const Tensor& key, const Tensor& value) {
+    return forward({query, key, value}, first_key);
   };
   const bool zeros = kernels::bf16_products_active();
-  const Tensor normal = one(1.0), small = one(0x1p-130), smallest = one(0x1p-126);
-  EXPECT_EQ(forward({normal, normal, small}).context.value({0, 0, 0, 0}), zeros ? 0.0 : 0x1p-130);
-  EXPECT_EQ(forward({normal, normal, smallest}).context.value({0, 0, 0, 0}), 0x1p-126);
-  const Tensor large = one(0x1p120);
+  const Tensor normal = all(1.0), small = all(0x1p-130), smallest = all(0x1p-126);
+  EXPECT_EQ(first(normal, normal, small).context.value({0, 0, 0, 0}), zeros ? 0.0 : 0x1p-130);
+  EXPECT_EQ(first(normal, normal, smallest).context.value({0, 0, 0, 0}), 0x1p-126);
+  const Tensor large = all(0x1p120);
   // Queries are rounded when scaled, and subnormal numbers have few digits.
   for (const auto& [query, key] : {std::pair(&small, &large), {&large, &small}}) {
-    EXPECT_NEAR(forward({*query, *key, normal}).lse.value({0, 0, 0}), zeros ? 0.0 : 0x1p-10,
-                0x1p-25);
+    EXPECT_NEAR(first(*query, *key, normal).lse.value({0, 0, 0}), zeros ? 0.0 : 0x1p-10, 0x1p-25);
   }
-  EXPECT_NEAR(forward({smallest, large, normal}).lse.value({0, 0, 0}), 0x1p-6, 0x1p-25);
+  EXPECT_NEAR(first(smallest, large, normal).lse.value({0, 0, 0}), 0x1p-6, 0x1p-25);
 }
 
 TEST(AttentionStorage, BiasesFlushSubnormalContexts) {
-  const Tensor one = convert(Tensor::matrix({{1}}), DType::kFloat32).reshaped({1, 1, 1, 1});
-  Tensor small(DType::kFloat32, {1, 1, 1, 1});
-  set_value(small, {0, 0, 0, 0}, 0x1p-130);
+  const Tensor one = three_equal(DType::kFloat32, 1.0);
+  const Tensor small = three_equal(DType::kFloat32, 0x1p-130);
   expect_flushed_with_biases([&](const ScoreOptions& score) {
-    return forward({one, one, small}, {.score = score}).context.value({0, 0, 0, 0});
+    return forward({one, one, small}, {.mask = causal(), .score = score})
+        .context.value({0, 0, 0, 0});
   });
 }
 
