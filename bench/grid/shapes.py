@@ -92,7 +92,7 @@ NAMED_MEANING = {
     SHORT: "8 items of 8 heads, D 64 and 128, full and causal",
     FEW: "8 heads, 256 to 4,096 keys, D 64 and 128",
     FEW_GROUPED: "256 to 4,096 keys, D 64 and 128",
-    ONE: "8 and 32/8 heads, 256 to 16,384 keys, D 128",
+    ONE: "8 and 32/8 heads, 16 to 16,384 keys, D 128",
 }
 
 
@@ -103,5 +103,5 @@ def named():
     for kind, heads in ((FEW, (8, 8)), (FEW_GROUPED, (32, 8))):
         for queries, keys, dim in itertools.product((8, 16, 32), (256, 1024, 4096), (64, 128)):
             yield Shape(kind, 1, *heads, queries, keys, dim, False)
-    for heads, keys in itertools.product(((8, 8), (32, 8)), (256, 4096, 16384)):
+    for heads, keys in itertools.product(((8, 8), (32, 8)), (16, 256, 4096, 16384)):
         yield Shape(ONE, 1, *heads, 1, keys, 128, False)

@@ -148,8 +148,8 @@ constexpr std::string_view kDecodeDoc =
 --
 
 Computes attention() for one or a few queries against many keys, as in text generation. This case is
-memory-bound, and attention() would leave most SIMD lanes empty. For up to about 32 queries per key
-head, decode() is faster than attention().
+memory-bound: each key read from memory is used for all queries of its group of heads. attention()
+does the same for few queries, usually up to 8.
 
 query      [batch, q_heads, q_len, head_dim], or with fewer dimensions, as in attention()
 key        [batch, kv_heads, kv_len, head_dim]; or a KvCache, which also has the values

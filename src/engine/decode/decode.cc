@@ -98,6 +98,13 @@ void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutp
   const Workspace workspace(execution.workspace, plan.workspace_bytes());
   const ProblemShape& shape = problem.shape;
   const std::int64_t heads = plan.setup().most_heads * plan.setup().group;  // query heads per item
+  const auto merge_head = [&](const SequenceSpan& span, std::int64_t first_item,
+                              std::int64_t head) {
+    for (std::int64_t q = 0; q < span.q_len; ++q) {
+      merge_row(problem, outputs, plan, workspace.data(), first_item, head % heads * span.q_len + q,
+                {span.batch, head, span.query_start + q});
+    }
+  };
   for_each_item(execution, plan.threads(), plan.items(), [&](std::int64_t number, int thread) {
     const std::int64_t head = number / plan.parts() % plan.items_of_heads() * heads;
     const std::int64_t item_number = number / plan.parts() / plan.items_of_heads();
@@ -108,15 +115,15 @@ void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutp
         plan.item(problem, cache, item_number, head, 0, span.q_len, number % plan.parts()),
         plan.part(workspace.data(), number), plan.scratch(workspace.data(), thread),
         execution.stop);
+    // A single part needs no other thread's.
+    const std::int64_t end = plan.parts() == 1 ? std::min(head + heads, shape.q_heads) : head;
+    for (std::int64_t h = head; h < end; ++h) merge_head(span, number, h);
   });
+  if (plan.parts() == 1) return;
   for (std::int64_t i = 0; i < shape.items(); ++i) {
     const SequenceSpan span = decoded_span(problem, i, which);
     for (std::int64_t head = 0; head < shape.q_heads; ++head) {
-      const std::int64_t first_item = (i * plan.items_of_heads() + head / heads) * plan.parts();
-      for (std::int64_t q = 0; q < span.q_len; ++q) {
-        merge_row(problem, outputs, plan, workspace.data(), first_item,
-                  head % heads * span.q_len + q, {span.batch, head, span.query_start + q});
-      }
+      merge_head(span, (i * plan.items_of_heads() + head / heads) * plan.parts(), head);
     }
   }
 }

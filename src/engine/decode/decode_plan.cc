@@ -45,10 +45,12 @@ constexpr std::int64_t kFewQueriesBesidePairs = 15, kMinKeysBesidePairs = 256;
 constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 5;
 constexpr std::int64_t kLongDim = 129;
 constexpr std::int64_t kMinDecodedKeys = 64;
-// With fewer keys, what counts is the work per head that does not depend on keys. A tile has more
-// of it: decoding is faster for a single row per key head, and with vectors of kQuadLanes numbers
-// for two.
+// With fewer keys, the work per head that does not depend on keys dominates, and a tile has more of
+// it: decoding is faster for a single row per key head, and for two if decoding holds both in
+// registers. Where pairs of bfloat16 are multiplied, this has not been measured.
 constexpr std::int64_t kFewRowsOfKeyHead = 2;
+// That work takes about as long as the work for this many keys.
+constexpr std::int64_t kKeysOfAHead = 32;
 
 /// Returns the maximum number of queries that are decoded.
 std::int64_t few_queries(const Problem& problem, std::int64_t kv_len) {
@@ -91,8 +93,10 @@ bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
   if (span.q_len <= 0 || span.kv_len <= 0 || problem.shape.kv_heads == 0) return false;
   if (span.kv_len < kMinDecodedKeys) {
     const std::int64_t rows = span.q_len * heads_of_a_key_head(problem.shape);
-    return rows == 1 ||
-           (rows <= kFewRowsOfKeyHead && forward_sizes(problem).in_place_vector >= kQuadLanes);
+    if (rows > kFewRowsOfKeyHead) return false;
+    const std::int64_t vector = forward_sizes(problem).in_place_vector;
+    const bool holds_two = vector >= kQuadLanes && problem.head_dim() <= vector * vector;
+    return vector > 0 && (rows == 1 || holds_two);
   }
   return (span.q_len <= kAlwaysFewQueries || span.q_len <= few_queries(problem, span.kv_len)) &&
          !heads_fill_vectors(problem, span);
@@ -141,13 +145,14 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
                                  kMinChunkKeys, kMaxChunkKeys);
   keys_per_part_ = setup_.chunk_keys * (kPartBytes / chunk_bytes);
   parts_ = std::max<std::int64_t>(1, (size.most_keys + keys_per_part_ - 1) / keys_per_part_);
-  const double bytes = static_cast<double>(size.sequences * size.kv_heads * size.most_keys) *
-                       static_cast<double>(key_bytes);
-  setup_.cached = bytes <= kCachedChunkBytes;
+  const auto heads = static_cast<double>(size.sequences * size.kv_heads);
+  setup_.cached = heads * static_cast<double>(size.most_keys) * static_cast<double>(key_bytes) <=
+                  kCachedChunkBytes;
+  const double keys = heads * static_cast<double>(std::max(size.most_keys, kKeysOfAHead));
   const double products =
-      static_cast<double>(size.sequences * size.kv_heads * size.most_keys) *
-      static_cast<double>(setup_.most_rows_of_head() * (setup_.head_dim + setup_.value_dim));
-  const bool alone = bytes < kBytesWorthAThread && products < kProductsWorthAThread;
+      keys * static_cast<double>(setup_.most_rows_of_head() * (setup_.head_dim + setup_.value_dim));
+  const bool alone = keys * static_cast<double>(key_bytes) < kBytesWorthAThread &&
+                     products < kProductsWorthAThread;
   const auto threads_for = [&](std::int64_t items) {
     return alone ? 1 : thread_count(problem.options.execution, items);
   };

@@ -301,11 +301,15 @@ TEST_F(AttentionNonfinite, LargestOfWidelySpacedScoresDominates) {
 TEST_F(AttentionNonfinite, InfinityTimesAnUnderflowedWeightIsNan) {
   // Scores of 0 and -100: the weight of about 2^-144 is subnormal in float32, and flushed to 0 by
   // the engine.
-  const Tensor query = stored(Tensor::from<double>({1, 1, 1, 1}, {1.0}));
   const Tensor key = stored(Tensor::from<double>({1, 1, 2, 1}, {0.0, -100.0}));
   const Tensor value = stored(Tensor::from<double>({1, 1, 2, 1}, {1.0, kInfinity}));
-  EXPECT_TRUE(std::isnan(forward({query, key, value}).context.value({0, 0, 0, 0})));
-  EXPECT_EQ(forward({query, key, value}).lse.value({0, 0, 0}), 0.0);
+  for (const std::int64_t queries : {1, 3}) {  // decoded, and in a tile
+    Tensor ones(DType::kFloat64, {1, 1, queries, 1});
+    change_all(ones, [](double) { return 1.0; });
+    const Forward found = forward({stored(ones), key, value});
+    EXPECT_TRUE(std::isnan(found.context.value({0, 0, 0, 0}))) << queries;
+    EXPECT_EQ(found.lse.value({0, 0, 0}), 0.0) << queries;
+  }
 }
 
 TEST_F(AttentionNonfinite, BiasOfMinusInfinityMasksAnyScore) {
