@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random problems of everyday kinds, and named ones that the project has targets for. The same seed always gives the
-same problems, whatever the type, the number of threads and the speed of the machine."""
+"""Random problems of everyday kinds, and named problems, for which the project has targets. The same seed always gives
+the same problems, whatever the type, the number of threads and the speed of the machine."""
 
 import dataclasses
 import itertools

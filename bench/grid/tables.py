@@ -98,7 +98,7 @@ def page(kept):
                           f"{entry['times_decode']:.3f} times as long as through `fovea.decode`.", ""]
         for door, text in (("sdpa", "Lost"), ("attention", "Lost by `fovea.attention`")):
             cells = lost(one["lost"], door)
-            # Older records have only the cells that the first door loses. What is lost does not read 1.00.
+            # Older records list only the cells lost by sdpa. A ratio of 0.996 is printed as 0.99, not as 1.00.
             if cells and len(cells) == sum(entry[door]["lost"] for entry in one["kinds"].values()):
                 told = "; ".join(f"{min(cell[door], 0.99):.2f} {cell['title']}" for cell in cells)
                 lines += [f"{text}: {told}.", ""]

@@ -7,8 +7,8 @@ Requests and answers are lines of JSON on standard input and output:
     {"do": "prepare", "shape": {...}, "dtype", "seed"}  {"samples": {door: some results}, "seconds": per call}
     {"do": "time", "repeats": n}                      {"seconds": {door: per call}}
 
-Both libraries get the same tensors of PyTorch. "fovea" has two doors, scaled_dot_product_attention and attention, and
-for the named problems with one query also decode.
+Both libraries get the same PyTorch tensors. A door is a function that is timed. Those of "fovea" are
+scaled_dot_product_attention, attention and, for named problems with one query, decode.
 """
 
 import json

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which passes flush subnormal results to zero (kernels/simd/flush_to_zero.h).
+// Checks which passes flush subnormal results to zero (kernels/simd/flush_to_zero.h).
 
 #pragma once
 
@@ -11,9 +11,8 @@
 
 namespace fovea::test {
 
-/// Checks that a pass whose result is 2^-130 keeps this number without biases, and flushes it with
-/// each kind of bias on x86-64. Flushing ends with the call: the caller's arithmetic keeps
-/// subnormals.
+/// Checks that a pass returns a result of 2^-130 without biases, and zero with each kind of bias on
+/// x86-64. Flushing ends with the call: the caller's arithmetic keeps subnormal numbers.
 template <class Result>
 void expect_flushed_with_biases(const Result& result_of) {
 #ifdef __x86_64__

@@ -115,7 +115,7 @@ void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutp
         plan.item(problem, cache, item_number, head, 0, span.q_len, number % plan.parts()),
         plan.part(workspace.data(), number), plan.scratch(workspace.data(), thread),
         execution.stop);
-    // A single part needs no other thread's.
+    // If the keys are one part, this item has all that merge_row() reads.
     const std::int64_t end = plan.parts() == 1 ? std::min(head + heads, shape.q_heads) : head;
     for (std::int64_t h = head; h < end; ++h) merge_head(span, number, h);
   });

@@ -45,11 +45,11 @@ constexpr std::int64_t kFewQueriesBesidePairs = 15, kMinKeysBesidePairs = 256;
 constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 5;
 constexpr std::int64_t kLongDim = 129;
 constexpr std::int64_t kMinDecodedKeys = 64;
-// With fewer keys, the work per head that does not depend on keys dominates, and a tile has more of
-// it: decoding is faster for a single row per key head, and for two if decoding holds both in
-// registers. Where pairs of bfloat16 are multiplied, this has not been measured.
+// With fewer keys, most of the time is work per head that does not depend on the number of keys.
+// Decoding has less of it than tiles: it is faster for one row per key head, and for two rows that
+// fit in registers. Not measured where pairs of bfloat16 are multiplied.
 constexpr std::int64_t kFewRowsOfKeyHead = 2;
-// That work takes about as long as the work for this many keys.
+// The number of keys whose products take about as long as the work per head.
 constexpr std::int64_t kKeysOfAHead = 32;
 
 /// Returns the maximum number of queries that are decoded.

@@ -54,8 +54,8 @@ inline float log2_sum(const TensorView& lse, const Index& row) {
 enum class Decoded { kAll, kFewRows, kMoreRows };
 inline constexpr Decoded kDecodedKinds[] = {Decoded::kFewRows, Decoded::kMoreRows};
 
-/// Returns whether decoding is the faster pass for a sequence: whether its queries are few (with
-/// fewer than 64 keys, one or two rows per key head), and those of several heads do not fill
+/// Returns whether decoding is the faster pass for a sequence. It is for a few queries (with fewer
+/// than 64 keys, for one or two rows per key head), unless the queries of several heads fill
 /// vectors. The result does not depend on threads.
 bool has_few_queries(const Problem& problem, const SequenceSpan& span);
 

@@ -130,7 +130,7 @@ TEST(AttentionPasses, FewRowsOfAKeyHeadAreDecodedForFewKeys) {
   if (vector < 8) GTEST_SKIP() << "decoding does not hold two queries in registers";
   expect_decoded({2, 4, 2, 1, 40}, vector * vector, true);
   expect_decoded({2, 3, 3, 2, 40}, vector * vector, true);
-  // Contexts in 16-bit types may be equal after they are rounded.
+  // Different passes may give equal contexts once these are rounded to 16 bits.
   if (problem.query.dtype() != DType::kFloat32) return;
   expect_decoded({2, 4, 2, 1, 40}, vector * vector + 1, false);
   expect_decoded({2, 3, 3, 3, 40}, vector * vector, false);

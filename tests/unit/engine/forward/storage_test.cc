@@ -317,8 +317,8 @@ TEST(AttentionStorage, NanStaysNanForAnyPayload) {
   }
 }
 
-/// A query, key or value of one number for each of three tokens. Fewer queries might be decoded,
-/// which flushes only where it multiplies pairs of bfloat16.
+/// Returns a tensor of one number for each of three tokens. One or two queries may be decoded,
+/// and decoding flushes subnormal numbers only where it multiplies pairs of bfloat16.
 Tensor three_equal(DType type, double number) {
   Tensor tensor(type, {1, 1, 3, 1});
   for_each_index(tensor.shape(), [&](const Index& at) { set_value(tensor, at, number); });
