@@ -38,13 +38,17 @@ sys.stdout.buffer.write(b"".join(a.tobytes() for a in out))
 """
 
 
-def outputs(dtype, target):
-    result = subprocess.run(
-        [sys.executable, "-c", CODE, dtype, target],
+def run(target, code, *arguments):
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
         capture_output=True,
         check=False,
         env={**os.environ, "FOVEA_TARGET": target},
     )
+
+
+def outputs(dtype, target):
+    result = run(target, CODE, dtype, target)
     assert result.returncode == 0, result.stderr.decode()
     assert len(result.stdout) > 1000000
     return result.stdout
@@ -54,4 +58,6 @@ def outputs(dtype, target):
 def test_same_bits_as_the_emulation(dtype):
     if "AMX" not in fovea.info().targets:
         pytest.skip("this CPU or this system has no AMX")
+    if b"expected one of" in run("AMX_EMULATED", "import fovea; fovea.info()").stderr:
+        pytest.skip("this build has no tests in C++, so no emulation")
     assert outputs(dtype, "AMX") == outputs(dtype, "AMX_EMULATED")

@@ -89,9 +89,9 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
 }
 
 void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutputs& outputs,
-                 Decoded which) {
-  DecodeSize size = DecodeSize::of(problem, outputs.context.defined(), which);
-  if (which != Decoded::kAll && size.most_queries == 0) return;
+                 Decoded which, RowsOfHead rows) {
+  DecodeSize size = DecodeSize::of(problem, outputs.context.defined(), which, rows);
+  if (size.most_queries == 0) return;
   size.heads_together = cache.paged();
   const DecodePlan plan(problem, size);
   const Execution& execution = problem.options.execution;
@@ -108,7 +108,7 @@ void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutp
   for_each_item(execution, plan.threads(), plan.items(), [&](std::int64_t number, int thread) {
     const std::int64_t head = number / plan.parts() % plan.items_of_heads() * heads;
     const std::int64_t item_number = number / plan.parts() / plan.items_of_heads();
-    const SequenceSpan span = decoded_span(problem, item_number, which);
+    const SequenceSpan span = decoded_span(problem, item_number, which, rows);
     if (span.q_len == 0) return;
     kernels::decode_item(
         plan.setup(),
@@ -121,7 +121,7 @@ void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutp
   });
   if (plan.parts() == 1) return;
   for (std::int64_t i = 0; i < shape.items(); ++i) {
-    const SequenceSpan span = decoded_span(problem, i, which);
+    const SequenceSpan span = decoded_span(problem, i, which, rows);
     for (std::int64_t head = 0; head < shape.q_heads; ++head) {
       merge_head(span, (i * plan.items_of_heads() + head / heads) * plan.parts(), head);
     }
@@ -142,12 +142,17 @@ void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& 
     lse = Tensor(DType::kFloat32, {shape.batch, shape.q_heads, shape.q_len});
     outputs.lse = lse;
   }
-  decode_rows(problem, cache, outputs, which);
+  for (const RowsOfHead rows : kFewAndMore) decode_rows(problem, cache, outputs, which, rows);
   if (watched) watch_decoding(problem, cache, outputs.lse, *given.lenses);
 }
 
 std::size_t decode_workspace_bytes(const Problem& problem, Decoded which) {
-  return DecodePlan(problem, DecodeSize::of(problem, true, which)).workspace_bytes();
+  std::size_t bytes = 0;
+  for (const RowsOfHead rows : kFewAndMore) {
+    const DecodePlan plan(problem, DecodeSize::of(problem, true, which, rows));
+    bytes = std::max(bytes, plan.workspace_bytes());
+  }
+  return bytes;
 }
 
 }  // namespace engine

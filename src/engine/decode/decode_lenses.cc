@@ -115,7 +115,7 @@ class HeadMap {
 void watch_decoding(const Problem& problem, const Cache& cache, const TensorView& lse,
                     const Lenses& lenses) {
   const ProblemShape& shape = problem.shape;
-  DecodeSize size = DecodeSize::of(problem, false, Decoded::kAll);
+  DecodeSize size = DecodeSize::of(problem, false, Decoded::kAll, RowsOfHead::kAny);
   size.most_queries = std::min<std::int64_t>(size.most_queries, 1);
   const DecodePlan plan(problem, size);
   const kernels::LensSetup setup = lens_setup(problem, lenses);

@@ -102,17 +102,17 @@ bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
          !heads_fill_vectors(problem, span);
 }
 
-SequenceSpan decoded_span(const Problem& problem, std::int64_t sequence, Decoded which) {
+SequenceSpan decoded_span(const Problem& problem, std::int64_t sequence, Decoded which,
+                          RowsOfHead rows) {
   SequenceSpan span = sequence_span(problem.options, problem.shape, sequence);
-  if (which == Decoded::kAll) return span;
-  const ProblemShape& shape = problem.shape;
-  const bool decoded = has_few_queries(problem, span);
-  const bool few_rows = decoded && is_one_pass(span.q_len * (shape.q_heads / shape.kv_heads));
-  if (!decoded || few_rows != (which == Decoded::kFewRows)) span.q_len = 0;
+  const bool few_rows = is_one_pass(span.q_len * heads_of_a_key_head(problem.shape));
+  const bool other_rows = rows != RowsOfHead::kAny && few_rows != (rows == RowsOfHead::kFew);
+  const bool slower = which == Decoded::kFaster && !has_few_queries(problem, span);
+  if (other_rows || slower) span.q_len = 0;
   return span;
 }
 
-DecodeSize DecodeSize::of(const Problem& problem, bool context, Decoded which) {
+DecodeSize DecodeSize::of(const Problem& problem, bool context, Decoded which, RowsOfHead rows) {
   const ProblemShape& shape = problem.shape;
   DecodeSize size;
   size.sequences = shape.items();
@@ -120,7 +120,7 @@ DecodeSize DecodeSize::of(const Problem& problem, bool context, Decoded which) {
   size.group = shape.kv_heads > 0 ? shape.q_heads / shape.kv_heads : 0;
   size.value_dim = context ? problem.value_dim() : 0;
   for (std::int64_t i = 0; i < shape.items(); ++i) {
-    const SequenceSpan span = decoded_span(problem, i, which);
+    const SequenceSpan span = decoded_span(problem, i, which, rows);
     if (span.q_len == 0) continue;
     size.most_queries = std::max(size.most_queries, span.q_len);
     size.most_keys = std::max(size.most_keys, span.kv_len);
@@ -146,8 +146,6 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
   keys_per_part_ = setup_.chunk_keys * (kPartBytes / chunk_bytes);
   parts_ = std::max<std::int64_t>(1, (size.most_keys + keys_per_part_ - 1) / keys_per_part_);
   const auto heads = static_cast<double>(size.sequences * size.kv_heads);
-  setup_.cached = heads * static_cast<double>(size.most_keys) * static_cast<double>(key_bytes) <=
-                  kCachedChunkBytes;
   const double keys = heads * static_cast<double>(std::max(size.most_keys, kKeysOfAHead));
   const double products =
       keys * static_cast<double>(setup_.most_rows_of_head() * (setup_.head_dim + setup_.value_dim));
@@ -203,6 +201,10 @@ kernels::DecodeItem DecodePlan::item(const Problem& problem, const Cache& cache,
   item.value = cache.value(span, kv_head);
   item.key_begin = part * keys_per_part_;
   item.key_end = std::min(item.key_begin + keys_per_part_, span.kv_len);
+  item.cached = static_cast<double>(shape.kv_heads * setup_.head_dim) *
+                    static_cast<double>(span.kv_len) *
+                    static_cast<double>(dtype_size(problem.key.dtype())) <=
+                kCachedChunkBytes;
   item.bias = bias_rows(options.score.bias, span, head);
   item.bias.offset += first_query * item.bias.query_stride;
   return item;

@@ -47,20 +47,24 @@ inline float log2_sum(const TensorView& lse, const Index& row) {
   return static_cast<float>(lse.value(row) * std::numbers::log2e_v<double>);
 }
 
-/// The sequences or batch items of a call that a pass computes.
-/// Sequences with few rows (queries times the heads of a group) and those with more are divided
-/// into chunks of different sizes. Calls for one kind give each sequence the bits of a separate
-/// call.
-enum class Decoded { kAll, kFewRows, kMoreRows };
-inline constexpr Decoded kDecodedKinds[] = {Decoded::kFewRows, Decoded::kMoreRows};
+/// The sequences or batch items of a call that are decoded: all, or those for which decoding is the
+/// faster pass.
+enum class Decoded { kAll, kFaster };
+
+/// The rows per key head (queries times the heads of a group) of the sequences in a plan. Sequences
+/// with few rows and those with more are divided into chunks of different sizes. A plan for each
+/// gives every sequence the bits of a separate call.
+enum class RowsOfHead { kAny, kFew, kMore };
+inline constexpr RowsOfHead kFewAndMore[] = {RowsOfHead::kFew, RowsOfHead::kMore};
 
 /// Returns whether decoding is the faster pass for a sequence. It is for a few queries (with fewer
 /// than 64 keys, for one or two rows per key head), unless the queries of several heads fill
 /// vectors. The result does not depend on threads.
 bool has_few_queries(const Problem& problem, const SequenceSpan& span);
 
-/// Returns the span of a sequence, without queries if it is not decoded.
-SequenceSpan decoded_span(const Problem& problem, std::int64_t sequence, Decoded which);
+/// Returns the span of a sequence, without queries if it is not decoded or has other rows.
+SequenceSpan decoded_span(const Problem& problem, std::int64_t sequence, Decoded which,
+                          RowsOfHead rows);
 
 /// The size of a decoding call.
 struct DecodeSize {
@@ -74,7 +78,7 @@ struct DecodeSize {
 
   /// Returns the size of a call that decodes all queries of some sequences with all keys. Values
   /// are read only if `context` is true.
-  static DecodeSize of(const Problem& problem, bool context, Decoded which);
+  static DecodeSize of(const Problem& problem, bool context, Decoded which, RowsOfHead rows);
 };
 
 /// Work items of a decoding call, numbered by sequence, then by kv heads, then by part.

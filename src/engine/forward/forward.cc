@@ -216,10 +216,8 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
   const engine::Passes passes = engine::Passes::of(problem);
   if (passes.tiles) engine::forward_in_tiles(problem, outputs);
   if (passes.decode) {
-    for (const engine::Decoded which : engine::kDecodedKinds) {
-      engine::decode(problem, engine::Cache(key, value),
-                     {.context = outputs.context, .lse = outputs.lse}, which);
-    }
+    engine::decode(problem, engine::Cache(key, value),
+                   {.context = outputs.context, .lse = outputs.lse}, engine::Decoded::kFaster);
     // The context does not depend on lenses, so it is decoded with lenses too.
     if (engine::asks_for_lenses(outputs)) {
       engine::forward_fused(problem, true, {.lenses = outputs.lenses});
@@ -250,10 +248,7 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
   on_one_thread.execution.threads = 1;
   const engine::Problem alone{query, key, value, on_one_thread, problem.memory, problem.shape};
   const kernels::LensSetup setup = engine::lens_setup(problem, lenses);
-  std::size_t bytes = 0;
-  for (const engine::Decoded which : engine::kDecodedKinds) {
-    bytes = std::max(bytes, engine::decode_workspace_bytes(problem, which));
-  }
+  std::size_t bytes = engine::decode_workspace_bytes(problem, engine::Decoded::kFaster);
   for (const engine::Problem* const planned : {&problem, &alone}) {
     for (const bool decoded : {false, true}) {
       for (const kernels::LensSetup& seen : {setup, kernels::LensSetup{}}) {

@@ -43,21 +43,36 @@ HWY_EXPORT(DecodeScratchBytes);
 HWY_EXPORT(RunDecodeItem);
 HWY_EXPORT(RunDecodeWeightsItem);
 
+namespace {
+
+/// Returns the entry points that use bfloat16 dot products if they are faster for the item: several
+/// rows share the keys, or the keys fit in a CPU cache. A single row is otherwise memory-bound, and
+/// faster in float32. The choice depends on the sequence alone, so that other sequences of the call
+/// do not change its bits.
+const DecodeFunctions* faster_bf16_decode(const DecodeSetup& setup, const DecodeItem& item) {
+  return item.cached || item.rows_of_head(setup.group) > 1 ? bf16_decode(setup) : nullptr;
+}
+
+}  // namespace
+
 std::size_t decode_scratch_bytes(const DecodeSetup& setup) {
-  if (const auto* bf16 = bf16_decode(setup)) return bf16->scratch_bytes(setup);
-  return HWY_DYNAMIC_DISPATCH(DecodeScratchBytes)(setup);
+  const std::size_t bytes = HWY_DYNAMIC_DISPATCH(DecodeScratchBytes)(setup);
+  const auto* const bf16 = bf16_decode(setup);
+  return bf16 != nullptr ? std::max(bytes, bf16->scratch_bytes(setup)) : bytes;
 }
 
 void decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
                  std::byte* scratch, const std::stop_token& stop) {
-  if (const auto* bf16 = bf16_decode(setup)) return bf16->item(setup, item, part, scratch, stop);
+  if (const auto* bf16 = faster_bf16_decode(setup, item)) {
+    return bf16->item(setup, item, part, scratch, stop);
+  }
   HWY_DYNAMIC_DISPATCH(RunDecodeItem)(setup, item, part, scratch, stop);
 }
 
 void decode_weights_item(const DecodeSetup& setup, const DecodeItem& item,
                          const DecodeWeights& weights, std::byte* scratch,
                          const std::stop_token& stop) {
-  if (const auto* bf16 = bf16_decode(setup)) {
+  if (const auto* bf16 = faster_bf16_decode(setup, item)) {
     return bf16->weights_item(setup, item, weights, scratch, stop);
   }
   HWY_DYNAMIC_DISPATCH(RunDecodeWeightsItem)(setup, item, weights, scratch, stop);

@@ -77,7 +77,6 @@ struct DecodeSetup {
   std::int64_t group = 0;  // query heads per key head
   std::int64_t most_queries = 0;
   std::int64_t most_heads = 1;  // maximum number of key heads per item
-  bool cached = false;          // all keys of the call fit in half an L2 cache
   std::int64_t chunk_keys = 0;  // keys of each head that are processed at a time
   double scale = 1.0;
 
@@ -99,6 +98,7 @@ struct DecodeItem {
   CacheRows key, value;
   std::int64_t key_begin = 0;  // a multiple of chunk_keys
   std::int64_t key_end = 0;
+  bool cached = false;  // all keys of the sequence fit in half an L2 cache
   BiasRows bias;  // starts at the first head and query
 
   std::int64_t rows_of_head(std::int64_t group) const { return group * q_len; }

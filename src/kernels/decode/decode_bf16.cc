@@ -51,8 +51,7 @@ namespace fovea::kernels {
 
 const DecodeFunctions* bf16_decode([[maybe_unused]] const DecodeSetup& setup) {
 #ifdef FOVEA_HAS_BF16_DECODE
-  const bool pairs = setup.types.all(DType::kBFloat16) &&
-                     (setup.cached || setup.most_rows_of_head() > 1) && bf16_dots_active();
+  const bool pairs = setup.types.all(DType::kBFloat16) && bf16_dots_active();
   return pairs ? &N_AVX3_BF16::kDecodeFunctions : nullptr;
 #else
   return nullptr;

@@ -24,9 +24,7 @@ struct DecodeFunctions {
 };
 
 /// Returns the entry points that use bfloat16 dot products. Returns null unless the processor has
-/// the instructions, the active target allows them, all inputs are bfloat16, and decoding is
-/// compute-bound: several queries share the keys, or the keys fit in a CPU cache. A single query is
-/// memory-bound, and faster in float32.
+/// the instructions, the active target allows them, and all inputs are bfloat16.
 const DecodeFunctions* bf16_decode(const DecodeSetup& setup);
 
 }  // namespace fovea::kernels

@@ -14,10 +14,13 @@
 //   #if FOVEA_AMX_TARGET
 //   ...
 //   #endif
+//
+// FOVEA_AMX_TARGET is 0 for the emulation in builds without tests.
 
 // This file is included once per target, so it has no include guard.
 #undef FOVEA_AMX_TARGET
-#if HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3 && defined(__linux__)
+#if HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3 && defined(__linux__) && \
+    (!FOVEA_AMX_EMULATED || defined(FOVEA_EMULATED_TILES))
 #define FOVEA_AMX_TARGET 1
 #undef HWY_TARGET_STR
 #define HWY_TARGET_STR HWY_TARGET_STR_AVX3 ",avx512bf16"  // for the headers shared with AVX3_BF16

@@ -106,10 +106,12 @@ const std::vector<Target>& available() {
 
 std::vector<Target> emulated() {
   std::vector<Target> found;
+#ifdef FOVEA_EMULATED_TILES
   for (const Target& target : available()) {
     if (target.highway != HWY_AVX3 || target.extension != Extension::kNone) continue;
     found.push_back({target.highway, Extension::kEmulatedTiles});
   }
+#endif
   return found;
 }
 

@@ -52,7 +52,8 @@ bool bf16_products_active();
 /// the chosen target.
 std::vector<std::string> available_targets();
 
-/// Returns further values of FOVEA_TARGET, for tests: "AMX_EMULATED" on a CPU with AVX3.
+/// Returns further values of FOVEA_TARGET, for tests: "AMX_EMULATED" on a CPU with AVX3, in builds
+/// with tests.
 std::vector<std::string> emulated_targets();
 
 /// The properties of a CPU that determine its targets.

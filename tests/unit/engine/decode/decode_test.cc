@@ -47,7 +47,6 @@ Forward decode(const reference::Inputs& in, const AttentionOptions& options = {}
 bool rounds_weights(const reference::Inputs& in) {
   kernels::DecodeSetup setup;
   setup.types = {in.query.dtype(), in.key.dtype(), in.value.dtype()};
-  setup.cached = true;
   return kernels::bf16_decode(setup) != nullptr;
 }
 

@@ -141,6 +141,46 @@ TEST_F(AttentionPacked, ManySequencesOfOneQuery) {
   expect_exact(problem_.inputs(), {.sequences = sequences});
 }
 
+/// Decoding divides keys by the number of rows per key head, and multiplies pairs of bfloat16 if
+/// the keys fit in a cache. Neither may depend on the other sequences.
+TEST(AttentionPackedDecode, SameAsSeparate) {
+  const PackedSequences sequences = {{0, 1, 4, 5, 5, 7, 16, 17},
+                                     {0, 4096, 4200, 5700, 5700, 9000, 9300, 9300}};
+  for (const std::int64_t group : {1, 4}) {
+    const ProblemShape shape{1, 2 * group, 2, sequences.query_starts.back(),
+                             sequences.key_starts.back(), sequences.count()};
+    const RandomProblem problem = stored_problem(shape, 64, 24);
+    for (const bool decode : {true, false}) {
+      const auto compute = [&](const TensorView& query, const TensorView& key,
+                               const TensorView& value, const AttentionOptions& options) {
+        Forward found{Tensor(DType::kFloat32, {1, query.extent(1), query.extent(2), 24}),
+                      Tensor(DType::kFloat32, {1, query.extent(1), query.extent(2)})};
+        const AttentionOutputs outputs{found.context, found.lse};
+        if (decode) {
+          attention_decode(query, key, value, options, outputs);
+        } else {
+          attention_forward(query, key, value, options, outputs);
+        }
+        return found;
+      };
+      const AttentionOptions packed{.sequences = sequences};
+      const Forward all = compute(problem.query, problem.key, problem.value, packed);
+      for (std::int64_t s = 0; s < sequences.count(); ++s) {
+        const SequenceSpan span = sequence_span(packed, shape, s);
+        const Forward one = compute(rows_from(problem.query, span.query_start, span.q_len),
+                                    rows_from(problem.key, span.key_start, span.kv_len),
+                                    rows_from(problem.value, span.key_start, span.kv_len), {});
+        EXPECT_TRUE(same_bits(rows_from(all.context, span.query_start, span.q_len), one.context))
+            << (decode ? "decode" : "forward") << ", group " << group << ", sequence " << s;
+        EXPECT_TRUE(same_bits(laid_over(all.lse.view(), span.query_start,
+                                        {1, shape.q_heads, span.q_len}, {0, shape.q_len, 1}),
+                              one.lse))
+            << (decode ? "decode" : "forward") << ", group " << group << ", sequence " << s;
+      }
+    }
+  }
+}
+
 TEST_F(AttentionPacked, NanStaysWithinItsSequence) {
   AttentionOptions options{.sequences = kLongSequences};
   const Forward clean = forward(problem_.inputs(), options);
