@@ -177,8 +177,8 @@ double fma_ceiling_gflops(const CeilingOptions& options) {
 }
 
 double bf16_ceiling_gflops(const CeilingOptions& options) {
-  const bool tiles = tile_unit_active() == TileUnitKind::kHardware;
-  if (!tiles && !bf16_dots_active()) return 0.0;
+  const bool tiles = tile_unit_active() == UnitKind::kHardware;
+  if (!tiles && bf16_dots_active() != UnitKind::kHardware) return 0.0;
   const auto work = [tiles](int, int) {
     float used = 0.0F;
     const double flop = tiles ? multiply_add_tiles(kTileProductsAtOnce, used)
@@ -191,7 +191,7 @@ double bf16_ceiling_gflops(const CeilingOptions& options) {
 
 double product_ceiling_gflops(DType dtype, const CeilingOptions& options) {
   constexpr double kProductsOfParts = 6.0;
-  const bool tiles = tile_unit_active() == TileUnitKind::kHardware;
+  const bool tiles = tile_unit_active() == UnitKind::kHardware;
   const bool bfloat16 = dtype == DType::kBFloat16;
   const double pairs = tiles || bfloat16 ? bf16_ceiling_gflops(options) : 0.0;
   if (bfloat16 && pairs > 0.0) return pairs;

@@ -14,7 +14,6 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#define FOVEA_AMX_EMULATED 0
 #include "kernels/simd/amx_target-inl.h"
 
 #if FOVEA_AMX_TARGET

@@ -98,6 +98,19 @@ class GradientErrors {
     double weight = 0.0, gradient = 0.0;
   };
 
+  /// The sum of products, and of their magnitudes.
+  struct Products {
+    double sum = 0.0, magnitude = 0.0;
+  };
+  static Products products_of(const double* a, const double* b, std::size_t count) {
+    double sum = 0.0, magnitude = 0.0;
+    for (std::size_t c = 0; c < count; ++c) {
+      sum += a[c] * b[c];
+      magnitude += std::abs(a[c] * b[c]);
+    }
+    return {sum, magnitude};
+  }
+
   static std::size_t row_at(const Tensor& tensor, std::int64_t batch, std::int64_t head,
                             std::int64_t row) {
     const Shape& shape = tensor.shape();
@@ -150,11 +163,10 @@ class GradientErrors {
       const double* const k = key_.span<double>().data() + row_at(key_, row.batch, kv_head, key);
       const double* const v =
           value_.span<double>().data() + row_at(value_, row.batch, kv_head, key);
-      double product = 0.0, score_now = 0.0, dp = 0.0;
-      for (std::size_t c = 0; c < head_dim; ++c) {
-        product += scale_ * std::abs(q[c] * k[c]);
-        score_now += scale_ * q[c] * k[c];
-      }
+      const Products scores = products_of(q, k, head_dim), values = products_of(go, v, value_dim);
+      const double product = scale_ * scores.magnitude, score_now = scale_ * scores.sum;
+      const double dp = values.sum * kept[j];
+      size[j] = values.magnitude * kept[j];
       if (score.softcap > 0) {
         const double t = std::abs(std::tanh(score_now / score.softcap));
         slope[j] = 1 - t * t;
@@ -163,10 +175,6 @@ class GradientErrors {
       }
       const double capped = score.softcap > 0 ? 5 * std::min(product, score.softcap) : 0.0;
       off[j] = 2 * kRounding * (1 + product + capped + biases_);
-      for (std::size_t c = 0; c < value_dim; ++c) {
-        size[j] += std::abs(go[c] * v[c]) * kept[j];
-        dp += go[c] * v[c] * kept[j];
-      }
       above[j] = dp - mean;
       mean_size += weights[j] * size[j];
       // The forward pass may have rounded the weights of the context.
@@ -191,18 +199,23 @@ class GradientErrors {
           sloped * (own + square(of_storing_ / 2 * gradient)) + square(slope_off[j] * gradient);
       const std::size_t k_at = row_at(key_, row.batch, kv_head, key);
       const double* const k = key_.span<double>().data() + k_at;
+      // The loops over dimensions are the slowest part of many tests.
+      const double query_factor = square(scale_) * of_product;
+      const double key_factor = square(scale_) * (of_product + sloped * shared);
+      const double by_weight = scale_ * slope[j] * w, by_gradient = scale_ * slope[j] * gradient;
+      double* const to_query = of_query_.sums.data() + q_at;
+      double* const to_key = of_key_.sums.data() + k_at;
       for (std::size_t c = 0; c < head_dim; ++c) {
-        of_query_.sums[q_at + c] += square(scale_ * k[c]) * of_product;
-        common[c].weight += scale_ * slope[j] * w * k[c];
-        common[c].gradient += scale_ * slope[j] * gradient * k[c];
-        of_key_.sums[k_at + c] += square(scale_ * q[c]) * (of_product + sloped * shared);
+        to_query[c] += square(k[c]) * query_factor;
+        common[c].weight += by_weight * k[c];
+        common[c].gradient += by_gradient * k[c];
+        to_key[c] += square(q[c]) * key_factor;
       }
       const std::size_t v_at = row_at(value_, row.batch, kv_head, key);
       const double of_value =
           square(w * kept[j]) * (square(off[j]) + square(off_lse) + square(of_storing_ / 2));
-      for (std::size_t c = 0; c < value_dim; ++c) {
-        of_value_.sums[v_at + c] += of_value * square(go[c]);
-      }
+      double* const to_value = of_value_.sums.data() + v_at;
+      for (std::size_t c = 0; c < value_dim; ++c) to_value[c] += of_value * square(go[c]);
       const auto add_to = [&](Squares& sums, std::map<std::size_t, Common>& of_row,
                               std::int64_t at) {
         const auto index = static_cast<std::size_t>(at);

@@ -68,17 +68,17 @@ std::vector<BuildInfo::Products> products() {
       kernels::fma_active() ? "fused multiply-adds" : "multiplications and additions";
   const std::string converted = "as float32";
   switch (kernels::tile_unit_active()) {
-    case kernels::TileUnitKind::kHardware:
-    case kernels::TileUnitKind::kEmulated:
+    case kernels::UnitKind::kHardware:
+    case kernels::UnitKind::kEmulated:
       return {{"float32",
                "three bfloat16 parts each, by the tile unit; lenses, decoding and few queries: " +
                    float32},
               {"bfloat16", "by the tile unit; decoding: " + converted},
               {"float16", converted}};
-    case kernels::TileUnitKind::kNone:
+    case kernels::UnitKind::kNone:
       break;
   }
-  std::string bfloat16 = kernels::bf16_dots_active() ? "pairs, by vdpbf16ps" : converted;
+  std::string bfloat16 = kernels::bf16_dots_active() != kernels::UnitKind::kNone ? "pairs, by vdpbf16ps" : converted;
   const std::string& refusal = kernels::tile_permission().refusal;
   if (!refusal.empty()) bfloat16 += "; not by the tile unit: " + refusal;
   return {{"float32", float32}, {"bfloat16", bfloat16}, {"float16", converted}};

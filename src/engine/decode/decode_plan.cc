@@ -57,7 +57,7 @@ std::int64_t few_queries(const Problem& problem, std::int64_t kv_len) {
   const bool bf16 = problem.query.dtype() == DType::kBFloat16 &&
                     problem.key.dtype() == DType::kBFloat16 &&
                     problem.value.dtype() == DType::kBFloat16;
-  if (bf16 && kernels::tile_unit_active() != kernels::TileUnitKind::kNone) {
+  if (bf16 && kernels::tile_unit_active() != kernels::UnitKind::kNone) {
     return problem.head_dim() < kLongDim ? kFewQueriesBesideTiles : kFewLongQueriesBesideTiles;
   }
   const std::int64_t vector = forward_sizes(problem).in_place_vector;

@@ -75,16 +75,11 @@ namespace {
 
 const BackwardFunctions& functions_for(const BackwardSetup& setup) {
   const BackwardFunctions* special = nullptr;
-  switch (tile_unit_active()) {
-    case TileUnitKind::kHardware:
-      special = amx_backward(setup);
-      break;
-    case TileUnitKind::kEmulated:
-      special = emulated_amx_backward(setup);
-      break;
-    case TileUnitKind::kNone:
-      special = bf16_backward(setup);
-      break;
+  const UnitKind tiles = tile_unit_active(), dots = bf16_dots_active();
+  if (tiles != UnitKind::kNone) {
+    special = tiles == UnitKind::kHardware ? hardware::amx_backward(setup) : emulated::amx_backward(setup);
+  } else if (dots != UnitKind::kNone && setup.all_are(DType::kBFloat16)) {
+    special = dots == UnitKind::kHardware ? hardware::bf16_backward() : emulated::bf16_backward();
   }
   return special != nullptr ? *special : float_backward();
 }

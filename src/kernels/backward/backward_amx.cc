@@ -11,7 +11,6 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#define FOVEA_AMX_EMULATED 0
 #include "kernels/simd/amx_target-inl.h"
 
 #if FOVEA_AMX_TARGET
@@ -20,15 +19,15 @@
 #endif
 
 #if HWY_ONCE
-namespace fovea::kernels {
+namespace fovea::kernels::FOVEA_UNITS {
 
 const BackwardFunctions* amx_backward([[maybe_unused]] const BackwardSetup& setup) {
 #ifdef FOVEA_HAS_AMX_BACKWARD
-  return N_AMX::amx_backward_functions(setup);
+  return FOVEA_AMX_NAMESPACE::amx_backward_functions(setup);
 #else
   return nullptr;
 #endif
 }
 
-}  // namespace fovea::kernels
+}  // namespace fovea::kernels::FOVEA_UNITS
 #endif

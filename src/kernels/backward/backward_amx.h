@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Internal interface between backward.cc and the backward pass for the tile unit, in hardware
-// (backward_amx.cc) and emulated (backward_amx_emulated.cc).
+// Internal interface between backward.cc and the backward pass for the tile unit (backward_amx.cc).
 
 #pragma once
 
@@ -10,8 +9,12 @@
 namespace fovea::kernels {
 
 /// Return the entry points for the tile unit, or null if other passes are faster for these types.
-/// Call the first only if tile_unit_active() is kHardware, the second only if it is kEmulated.
+/// Call them only if tile_unit_active() has the value of the namespace.
+namespace hardware {
 const BackwardFunctions* amx_backward(const BackwardSetup& setup);
-const BackwardFunctions* emulated_amx_backward(const BackwardSetup& setup);
+}
+namespace emulated {
+const BackwardFunctions* amx_backward(const BackwardSetup& setup);
+}
 
 }  // namespace fovea::kernels

@@ -6,7 +6,6 @@
 #include "kernels/backward/backward_bf16.h"
 
 #include "kernels/simd/bf16_targets.h"
-#include "kernels/simd/target.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/backward/backward_bf16.cc"
@@ -47,16 +46,15 @@ HWY_AFTER_NAMESPACE();
 #endif
 
 #if HWY_ONCE
-namespace fovea::kernels {
+namespace fovea::kernels::FOVEA_UNITS {
 
-const BackwardFunctions* bf16_backward([[maybe_unused]] const BackwardSetup& setup) {
+const BackwardFunctions* bf16_backward() {
 #ifdef FOVEA_HAS_BF16_BACKWARD
-  const bool pairs = setup.all_are(DType::kBFloat16) && bf16_dots_active();
-  return pairs ? &N_AVX3_BF16::kBackwardFunctions : nullptr;
+  return &FOVEA_BF16_NAMESPACE::kBackwardFunctions;
 #else
   return nullptr;
 #endif
 }
 
-}  // namespace fovea::kernels
+}  // namespace fovea::kernels::FOVEA_UNITS
 #endif

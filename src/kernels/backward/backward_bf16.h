@@ -24,9 +24,14 @@ struct BackwardFunctions {
 /// Returns the entry points in float32 arithmetic, for all types, of the active target.
 const BackwardFunctions& float_backward();
 
-/// Returns the entry points that use bfloat16 dot products. Returns null unless the processor has
-/// the instructions, the active target allows them, and all inputs and the gradient of the context
-/// are bfloat16.
-const BackwardFunctions* bf16_backward(const BackwardSetup& setup);
+/// Return the entry points that use bfloat16 dot products, for inputs and a gradient of the context
+/// in bfloat16, or null if they are not compiled. Call them only if bf16_dots_active() has the value
+/// of the namespace.
+namespace hardware {
+const BackwardFunctions* bf16_backward();
+}
+namespace emulated {
+const BackwardFunctions* bf16_backward();
+}
 
 }  // namespace fovea::kernels

@@ -19,6 +19,7 @@
 
 #include "kernels/decode/decode.h"
 #include "kernels/decode/rows-inl.h"
+#include "kernels/simd/bf16_pairs-inl.h"
 #include "kernels/simd/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -69,8 +70,7 @@ struct Bf16Rows {
     return _mm512_maskz_loadu_epi16((std::uint32_t{1} << left) - 1, from);
   }
   static HWY_INLINE Vector dot(Vector sum, __m512i a, __m512i b) {
-    return Vector{
-        _mm512_dpbf16_ps(sum.raw, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b))};
+    return add_products_of_pairs(a, b, sum);
   }
 
   /// Maximum number of vectors per query that stay in registers if two queries are processed
@@ -152,9 +152,8 @@ struct Bf16Rows {
                        std::int64_t count) {
       const auto there = static_cast<__mmask16>((std::uint32_t{1} << count) - 1);
       for (std::int64_t r = 0; r < rows; ++r) {
-        const __m512 x = _mm512_maskz_loadu_ps(there, weights + r * stride);
-        _mm256_store_si256(reinterpret_cast<__m256i*>(numbers[r]),
-                           reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+        const Vector x{_mm512_maskz_loadu_ps(there, weights + r * stride)};
+        _mm256_store_si256(reinterpret_cast<__m256i*>(numbers[r]), round_to_bf16(x));
       }
     }
     /// Returns the weights of keys k and k + 1, broadcast to every lane.

@@ -14,6 +14,7 @@
 #include "kernels/decode/decode-inl.h"
 #include "kernels/decode/decode.h"
 #include "kernels/decode/decode_bf16.h"
+#include "kernels/simd/target.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -42,6 +43,12 @@ namespace fovea::kernels {
 HWY_EXPORT(DecodeScratchBytes);
 HWY_EXPORT(RunDecodeItem);
 HWY_EXPORT(RunDecodeWeightsItem);
+
+const DecodeFunctions* bf16_decode(const DecodeSetup& setup) {
+  const UnitKind dots = bf16_dots_active();
+  if (dots == UnitKind::kNone || !setup.types.all(DType::kBFloat16)) return nullptr;
+  return dots == UnitKind::kHardware ? hardware::bf16_decode() : emulated::bf16_decode();
+}
 
 namespace {
 

@@ -6,7 +6,6 @@
 #include "kernels/decode/decode_bf16.h"
 
 #include "kernels/simd/bf16_targets.h"
-#include "kernels/simd/target.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/decode/decode_bf16.cc"
@@ -47,16 +46,15 @@ HWY_AFTER_NAMESPACE();
 #endif
 
 #if HWY_ONCE
-namespace fovea::kernels {
+namespace fovea::kernels::FOVEA_UNITS {
 
-const DecodeFunctions* bf16_decode([[maybe_unused]] const DecodeSetup& setup) {
+const DecodeFunctions* bf16_decode() {
 #ifdef FOVEA_HAS_BF16_DECODE
-  const bool pairs = setup.types.all(DType::kBFloat16) && bf16_dots_active();
-  return pairs ? &N_AVX3_BF16::kDecodeFunctions : nullptr;
+  return &FOVEA_BF16_NAMESPACE::kDecodeFunctions;
 #else
   return nullptr;
 #endif
 }
 
-}  // namespace fovea::kernels
+}  // namespace fovea::kernels::FOVEA_UNITS
 #endif

@@ -23,8 +23,17 @@ struct DecodeFunctions {
                        const std::stop_token& stop);
 };
 
-/// Returns the entry points that use bfloat16 dot products. Returns null unless the processor has
-/// the instructions, the active target allows them, and all inputs are bfloat16.
+/// Return the entry points that use bfloat16 dot products, for bfloat16 inputs, or null if they are
+/// not compiled. Call them only if bf16_dots_active() has the value of the namespace.
+namespace hardware {
+const DecodeFunctions* bf16_decode();
+}
+namespace emulated {
+const DecodeFunctions* bf16_decode();
+}
+
+/// Returns the entry points that use bfloat16 dot products if the active target has these and all
+/// inputs are bfloat16, else null.
 const DecodeFunctions* bf16_decode(const DecodeSetup& setup);
 
 }  // namespace fovea::kernels

@@ -89,16 +89,11 @@ namespace {
 
 const ForwardFunctions& functions_for(const ForwardSetup& setup) {
   const ForwardFunctions* special = nullptr;
-  switch (tile_unit_active()) {
-    case TileUnitKind::kHardware:
-      special = amx_forward(setup);
-      break;
-    case TileUnitKind::kEmulated:
-      special = emulated_amx_forward(setup);
-      break;
-    case TileUnitKind::kNone:
-      special = bf16_forward(setup);
-      break;
+  const UnitKind tiles = tile_unit_active(), dots = bf16_dots_active();
+  if (tiles != UnitKind::kNone) {
+    special = tiles == UnitKind::kHardware ? hardware::amx_forward(setup) : emulated::amx_forward(setup);
+  } else if (dots != UnitKind::kNone && setup.types.all(DType::kBFloat16)) {
+    special = dots == UnitKind::kHardware ? hardware::bf16_forward() : emulated::bf16_forward();
   }
   return special != nullptr ? *special : float_forward();
 }

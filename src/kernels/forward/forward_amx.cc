@@ -11,7 +11,6 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#define FOVEA_AMX_EMULATED 0
 #include "kernels/simd/amx_target-inl.h"
 
 #if FOVEA_AMX_TARGET
@@ -20,15 +19,15 @@
 #endif
 
 #if HWY_ONCE
-namespace fovea::kernels {
+namespace fovea::kernels::FOVEA_UNITS {
 
 const ForwardFunctions* amx_forward([[maybe_unused]] const ForwardSetup& setup) {
 #ifdef FOVEA_HAS_AMX_FORWARD
-  return N_AMX::amx_functions(setup);
+  return FOVEA_AMX_NAMESPACE::amx_functions(setup);
 #else
   return nullptr;
 #endif
 }
 
-}  // namespace fovea::kernels
+}  // namespace fovea::kernels::FOVEA_UNITS
 #endif

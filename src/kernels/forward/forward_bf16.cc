@@ -6,7 +6,6 @@
 #include "kernels/forward/forward_bf16.h"
 
 #include "kernels/simd/bf16_targets.h"
-#include "kernels/simd/target.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/forward/forward_bf16.cc"
@@ -52,16 +51,15 @@ HWY_AFTER_NAMESPACE();
 #endif
 
 #if HWY_ONCE
-namespace fovea::kernels {
+namespace fovea::kernels::FOVEA_UNITS {
 
-const ForwardFunctions* bf16_forward([[maybe_unused]] const ForwardSetup& setup) {
+const ForwardFunctions* bf16_forward() {
 #ifdef FOVEA_HAS_BF16_FORWARD
-  const bool pairs = setup.types.all(DType::kBFloat16) && bf16_dots_active();
-  return pairs ? &N_AVX3_BF16::kForwardFunctions : nullptr;
+  return &FOVEA_BF16_NAMESPACE::kForwardFunctions;
 #else
   return nullptr;
 #endif
 }
 
-}  // namespace fovea::kernels
+}  // namespace fovea::kernels::FOVEA_UNITS
 #endif

@@ -28,8 +28,13 @@ struct ForwardFunctions {
 /// Returns the entry points in float32 arithmetic, for all types, of the active target.
 const ForwardFunctions& float_forward();
 
-/// Returns the entry points that multiply pairs of bfloat16; null unless the processor has the
-/// instructions, the active target allows them and all inputs are bfloat16.
-const ForwardFunctions* bf16_forward(const ForwardSetup& setup);
+/// Return the entry points that multiply pairs of bfloat16, for bfloat16 inputs, or null if they
+/// are not compiled. Call them only if bf16_dots_active() has the value of the namespace.
+namespace hardware {
+const ForwardFunctions* bf16_forward();
+}
+namespace emulated {
+const ForwardFunctions* bf16_forward();
+}
 
 }  // namespace fovea::kernels

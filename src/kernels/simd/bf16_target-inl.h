@@ -19,15 +19,23 @@
 
 // This file is included once per target, so it has no include guard.
 #undef FOVEA_BF16_TARGET
+#undef FOVEA_BF16_NAMESPACE
+#if FOVEA_EMULATED
+#define FOVEA_BF16_NAMESPACE N_AVX3_BF16_EMULATED
+#else
+#define FOVEA_BF16_NAMESPACE N_AVX3_BF16
+#endif
 #if HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3
 #define FOVEA_BF16_TARGET 1
+#if !FOVEA_EMULATED
 #undef HWY_TARGET_STR
 #define HWY_TARGET_STR HWY_TARGET_STR_AVX3 ",avx512bf16"
+#endif
 namespace hwy {
-namespace N_AVX3_BF16 = N_AVX3;
+namespace FOVEA_BF16_NAMESPACE = N_AVX3;
 }
 #undef HWY_NAMESPACE
-#define HWY_NAMESPACE N_AVX3_BF16
+#define HWY_NAMESPACE FOVEA_BF16_NAMESPACE
 #else
 #define FOVEA_BF16_TARGET 0
 #endif

@@ -14,3 +14,11 @@
 #define HWY_DISABLED_TARGETS (FOVEA_DISABLED_TARGETS | HWY_SSE4 | HWY_AVX2)
 #endif
 #include "fovea/simd_targets.h"
+
+/// The namespace of a file's entry points. With FOVEA_EMULATED, the file is compiled a second time,
+/// for tests, and its special instructions are emulated, so that other CPUs can run it.
+#if FOVEA_EMULATED
+#define FOVEA_UNITS emulated
+#else
+#define FOVEA_UNITS hardware
+#endif

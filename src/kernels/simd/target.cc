@@ -44,7 +44,7 @@ HWY_EXPORT(has_fma);
 constexpr std::int64_t kFallback = HWY_TARGETS & (HWY_EMU128 | HWY_SCALAR);
 
 /// What a target has beyond Highway's.
-enum class Extension { kNone, kBf16Dots, kTiles, kEmulatedTiles };
+enum class Extension { kNone, kBf16Dots, kTiles, kEmulatedBf16Dots, kEmulatedTiles };
 
 struct Target {
   std::int64_t highway = 0;
@@ -60,6 +60,8 @@ std::string name_of(const Target& target) {
       return "AMX_EMULATED";
     case Extension::kBf16Dots:
       return std::string(hwy::TargetName(target.highway)) + "_BF16";
+    case Extension::kEmulatedBf16Dots:
+      return std::string(hwy::TargetName(target.highway)) + "_BF16_EMULATED";
     default:
       return hwy::TargetName(target.highway);
   }
@@ -106,10 +108,11 @@ const std::vector<Target>& available() {
 
 std::vector<Target> emulated() {
   std::vector<Target> found;
-#ifdef FOVEA_EMULATED_TILES
+#ifdef FOVEA_EMULATION
   for (const Target& target : available()) {
     if (target.highway != HWY_AVX3 || target.extension != Extension::kNone) continue;
     found.push_back({target.highway, Extension::kEmulatedTiles});
+    found.push_back({target.highway, Extension::kEmulatedBf16Dots});
   }
 #endif
   return found;
@@ -160,25 +163,24 @@ bool fma_active() {
   return HWY_DYNAMIC_DISPATCH(has_fma)();
 }
 
-bool bf16_dots_active() {
+namespace {
+
+UnitKind active(Extension hardware, Extension emulated) {
   choose_target();
-  return extension.load(std::memory_order_relaxed) == Extension::kBf16Dots;
+  const Extension found = extension.load(std::memory_order_relaxed);
+  if (found == hardware) return UnitKind::kHardware;
+  return found == emulated ? UnitKind::kEmulated : UnitKind::kNone;
 }
 
-TileUnitKind tile_unit_active() {
-  choose_target();
-  switch (extension.load(std::memory_order_relaxed)) {
-    case Extension::kTiles:
-      return TileUnitKind::kHardware;
-    case Extension::kEmulatedTiles:
-      return TileUnitKind::kEmulated;
-    default:
-      return TileUnitKind::kNone;
-  }
+}  // namespace
+
+UnitKind bf16_dots_active() {
+  return active(Extension::kBf16Dots, Extension::kEmulatedBf16Dots);
 }
+UnitKind tile_unit_active() { return active(Extension::kTiles, Extension::kEmulatedTiles); }
 
 bool bf16_products_active() {
-  return bf16_dots_active() || tile_unit_active() != TileUnitKind::kNone;
+  return bf16_dots_active() != UnitKind::kNone || tile_unit_active() != UnitKind::kNone;
 }
 
 std::string active_target() {

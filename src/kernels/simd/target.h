@@ -32,15 +32,17 @@ std::string active_target();
 /// Throws InvalidArgument if choose_target() does.
 bool fma_active();
 
-/// Returns whether the kernels multiply pairs of bfloat16 with vdpbf16ps of AVX-512: on the target
-/// "AVX3_BF16". Throws InvalidArgument if choose_target() does.
-bool bf16_dots_active();
-
-/// The tile unit that multiplies matrices: that of Intel's AMX on the target "AMX", an emulation
-/// with the same results on "AMX_EMULATED".
-enum class TileUnitKind { kNone, kHardware, kEmulated };
-/// Returns the kernels' tile unit. Throws InvalidArgument if choose_target() does.
-TileUnitKind tile_unit_active();
+/// How the kernels execute special instructions: not at all, by the CPU, or emulated, for tests on
+/// other CPUs.
+enum class UnitKind { kNone, kHardware, kEmulated };
+/// Returns how pairs of bfloat16 are multiplied, the purpose of vdpbf16ps of AVX-512: by the CPU on
+/// the target "AVX3_BF16", emulated on "AVX3_BF16_EMULATED". Throws InvalidArgument if
+/// choose_target() does.
+UnitKind bf16_dots_active();
+/// Returns how tiles of matrices are multiplied, the purpose of Intel's AMX: by the CPU on the target
+/// "AMX", emulated with the same bits on "AMX_EMULATED". Throws InvalidArgument if choose_target()
+/// does.
+UnitKind tile_unit_active();
 
 /// Returns whether the forward pass multiplies bfloat16 without converting it: by either of them.
 bool bf16_products_active();
@@ -52,8 +54,8 @@ bool bf16_products_active();
 /// the chosen target.
 std::vector<std::string> available_targets();
 
-/// Returns further values of FOVEA_TARGET, for tests: "AMX_EMULATED" on a CPU with AVX3, in builds
-/// with tests.
+/// Returns further values of FOVEA_TARGET, for tests: "AMX_EMULATED" and "AVX3_BF16_EMULATED" on a
+/// CPU with AVX3, in builds with tests.
 std::vector<std::string> emulated_targets();
 
 /// The properties of a CPU that determine its targets.

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/simd/emulation-inl.h"
 #include "kernels/simd/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,7 +32,7 @@ constexpr std::int64_t kUnitRowBytes = 64;     // 16 floats, or 32 bfloat16
 constexpr std::int64_t kUnitDepth = 32;        // multiply-adds per element of the sum
 constexpr std::int64_t kUnitFloats = 16 * 16;  // 32-bit words of a tile
 
-#if FOVEA_AMX_EMULATED
+#if FOVEA_EMULATED
 
 class TileUnit {
  public:
@@ -55,31 +56,22 @@ class TileUnit {
   }
 
   /// Every element of the sum gets two chains of fused multiply-adds, over the even and over the
-  /// odd elements, which are added to each other and then to the sum. Each step rounds to nearest
-  /// even, reads subnormal numbers as zeros and flushes subnormal results.
+  /// odd elements, which are added to each other and then to the sum.
   template <int kSum, int kA, int kB>
   static void multiply() {
-    const hn::CappedTag<float, 16> d;
-    const hn::RebindToUnsigned<decltype(d)> du;
-    const auto flushed = [&](auto x) {
-      const auto bits = hn::BitCast(du, x);
-      const auto tiny = hn::Lt(hn::And(bits, hn::Set(du, 0x7fffffffu)), hn::Set(du, 0x00800000u));
-      return hn::BitCast(d, hn::IfThenElse(tiny, hn::And(bits, hn::Set(du, 0x80000000u)), bits));
-    };
-    const auto low = [&](auto words) { return hn::BitCast(d, hn::ShiftLeft<16>(words)); };
-    const auto high = [&](auto words) {
-      return hn::BitCast(d, hn::And(words, hn::Set(du, 0xffff0000u)));
-    };
+    const Floats d;
+    const Words words;
     for (std::int64_t r = 0; r < kUnitRows; ++r) {
       auto even = hn::Zero(d), odd = hn::Zero(d);
       for (std::int64_t k = 0; k < kUnitRows; ++k) {
-        const auto a = hn::Set(du, tiles_[kA].words[r][k]);
-        const auto b = hn::Load(du, tiles_[kB].words[k]);
-        even = flushed(hn::MulAdd(flushed(low(a)), flushed(low(b)), even));
-        odd = flushed(hn::MulAdd(flushed(high(a)), flushed(high(b)), odd));
+        const auto a = hn::Set(words, tiles_[kA].words[r][k]);
+        const auto b = hn::Load(words, tiles_[kB].words[k]);
+        even = emulation::multiply_add(emulation::even_of(a), emulation::even_of(b), even);
+        odd = emulation::multiply_add(emulation::odd_of(a), emulation::odd_of(b), odd);
       }
-      const auto sum = flushed(hn::BitCast(d, hn::Load(du, tiles_[kSum].words[r])));
-      hn::Store(hn::BitCast(du, flushed(hn::Add(sum, flushed(hn::Add(even, odd))))), du,
+      const Vector products = emulation::flushed(hn::Add(even, odd));
+      const Vector sum = emulation::flushed(hn::BitCast(d, hn::Load(words, tiles_[kSum].words[r])));
+      hn::Store(hn::BitCast(words, emulation::flushed(hn::Add(sum, products))), words,
                 tiles_[kSum].words[r]);
     }
   }
@@ -151,7 +143,7 @@ class TileUnitSession {
   alignas(64) std::uint8_t before_[64];
 };
 
-#endif  // FOVEA_AMX_EMULATED
+#endif  // FOVEA_EMULATED
 
 }  // namespace fovea::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

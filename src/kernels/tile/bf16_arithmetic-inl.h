@@ -21,6 +21,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/simd/bf16_pairs-inl.h"
 #include "kernels/simd/rows_of.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/tile/pack-inl.h"
@@ -51,8 +52,7 @@ struct Bf16Arithmetic {
   static constexpr bool kScalesQueries = false;
 
   static HWY_INLINE Vector multiply_add(Vector a, Vector b, Vector sum) {
-    return Vector{_mm512_dpbf16_ps(sum.raw, reinterpret_cast<__m512bh>(a.raw),
-                                   reinterpret_cast<__m512bh>(b.raw))};
+    return add_products_of_pairs(_mm512_castps_si512(a.raw), _mm512_castps_si512(b.raw), sum);
   }
 
   static void load_queries(const InputRows& rows, std::int64_t first, std::int64_t count,
@@ -122,8 +122,7 @@ struct Bf16Arithmetic {
   static HWY_INLINE void store_weights(Vector first, Vector second, float* weights,
                                        std::int64_t key) {
     // Two instructions round 32 weights and arrange them in pairs.
-    const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second.raw, first.raw));
-    const __m512i zipped = _mm512_permutexvar_epi16(zip_order(), rounded);
+    const __m512i zipped = _mm512_permutexvar_epi16(zip_order(), round_to_bf16(first, second));
     _mm512_store_si512(weights + key / 2 * kPanelLanes, zipped);
   }
   static float weight(const float* weights, std::int64_t key, std::int64_t lane) {
@@ -166,10 +165,8 @@ struct Bf16Arithmetic {
   static HWY_INLINE void store_rows(Vector first, Vector second, float* rows, std::int64_t key,
                                     std::int64_t lane) {
     float* const to = rows + key * kRowStride + lane / 2;
-    _mm256_store_si256(reinterpret_cast<__m256i*>(to),
-                       reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(first.raw)));
-    _mm256_store_si256(reinterpret_cast<__m256i*>(to + kRowStride),
-                       reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second.raw)));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to), round_to_bf16(first));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to + kRowStride), round_to_bf16(second));
   }
   static float row_weight(const float* rows, std::int64_t key, std::int64_t lane) {
     const auto word = std::bit_cast<std::uint32_t>(rows[key * kRowStride + lane / 2]);

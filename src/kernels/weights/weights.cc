@@ -14,6 +14,7 @@
 
 #include "kernels/tile/float_arithmetic-inl.h"
 #include "kernels/weights/weights-inl.h"
+#include "kernels/simd/target.h"
 #include "kernels/weights/weights.h"
 #include "kernels/weights/weights_bf16.h"
 
@@ -38,14 +39,24 @@ namespace fovea::kernels {
 HWY_EXPORT(WeightsScratchBytes);
 HWY_EXPORT(RunWeightsItem);
 
+namespace {
+
+const WeightsFunctions* bf16_functions(const WeightsSetup& setup) {
+  const UnitKind dots = bf16_dots_active();
+  if (dots == UnitKind::kNone || !setup.types.all(DType::kBFloat16)) return nullptr;
+  return dots == UnitKind::kHardware ? hardware::bf16_weights() : emulated::bf16_weights();
+}
+
+}  // namespace
+
 std::size_t weights_scratch_bytes(const WeightsSetup& setup) {
-  if (const auto* bf16 = bf16_weights(setup)) return bf16->scratch_bytes(setup);
+  if (const auto* bf16 = bf16_functions(setup)) return bf16->scratch_bytes(setup);
   return HWY_DYNAMIC_DISPATCH(WeightsScratchBytes)(setup);
 }
 
 void weights_item(const WeightsSetup& setup, const WeightsItem& item, std::byte* scratch,
                   const std::stop_token& stop) {
-  if (const auto* bf16 = bf16_weights(setup)) return bf16->item(setup, item, scratch, stop);
+  if (const auto* bf16 = bf16_functions(setup)) return bf16->item(setup, item, scratch, stop);
   HWY_DYNAMIC_DISPATCH(RunWeightsItem)(setup, item, scratch, stop);
 }
 

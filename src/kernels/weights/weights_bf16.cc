@@ -6,7 +6,6 @@
 #include "kernels/weights/weights_bf16.h"
 
 #include "kernels/simd/bf16_targets.h"
-#include "kernels/simd/target.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/weights/weights_bf16.cc"
@@ -41,16 +40,15 @@ HWY_AFTER_NAMESPACE();
 #endif
 
 #if HWY_ONCE
-namespace fovea::kernels {
+namespace fovea::kernels::FOVEA_UNITS {
 
-const WeightsFunctions* bf16_weights([[maybe_unused]] const WeightsSetup& setup) {
+const WeightsFunctions* bf16_weights() {
 #ifdef FOVEA_HAS_BF16_WEIGHTS
-  const bool pairs = setup.types.all(DType::kBFloat16) && bf16_dots_active();
-  return pairs ? &N_AVX3_BF16::kWeightsFunctions : nullptr;
+  return &FOVEA_BF16_NAMESPACE::kWeightsFunctions;
 #else
   return nullptr;
 #endif
 }
 
-}  // namespace fovea::kernels
+}  // namespace fovea::kernels::FOVEA_UNITS
 #endif

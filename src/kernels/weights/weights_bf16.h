@@ -19,8 +19,13 @@ struct WeightsFunctions {
                const std::stop_token& stop);
 };
 
-/// Returns the entry points that use bfloat16 dot products. Returns null unless the processor has
-/// the instructions, the active target allows them, and queries and keys are bfloat16.
-const WeightsFunctions* bf16_weights(const WeightsSetup& setup);
+/// Return the entry points that use bfloat16 dot products, for queries and keys in bfloat16, or null
+/// if they are not compiled. Call them only if bf16_dots_active() has the value of the namespace.
+namespace hardware {
+const WeightsFunctions* bf16_weights();
+}
+namespace emulated {
+const WeightsFunctions* bf16_weights();
+}
 
 }  // namespace fovea::kernels

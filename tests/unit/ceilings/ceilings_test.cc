@@ -63,7 +63,7 @@ TEST(Ceilings, ProductsOfEachType) {
 
 TEST(Ceilings, Bfloat16IfSupported) {
   const double rate = bf16_ceiling_gflops({.seconds = 0.02});
-  if (bf16_dots_active() || tile_unit_active() == TileUnitKind::kHardware) {
+  if (bf16_dots_active() == UnitKind::kHardware || tile_unit_active() == UnitKind::kHardware) {
     EXPECT_GT(rate, kMin);
     EXPECT_LT(rate, kMax);
   } else {

@@ -72,7 +72,7 @@ TEST(AttentionBackwardFarNumbers, AreComputedAsWithoutTheTileUnit) {
     const AttentionOptions options{.mask = mask};
     const FarProblem clean;
     if (storage() == DType::kFloat32 &&
-        kernels::tile_unit_active() != kernels::TileUnitKind::kNone) {
+        kernels::tile_unit_active() != kernels::UnitKind::kNone) {
       EXPECT_FALSE(same_bits(clean.gradients(options), clean.gradients(without_tiles(options))));
     }
     for (const Far& far : all) {
