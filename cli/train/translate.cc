@@ -50,7 +50,12 @@ class TranslateCommand : public Command {
  private:
   /// Throws UsageError for incompatible arguments.
   void check_usage() const;
-  std::vector<std::string> texts() const;
+  struct Text {
+    std::string text;
+    std::string place = {};  // for messages; empty for an argument
+  };
+  std::vector<Text> texts() const;
+  static std::vector<std::int64_t> tokens_of(const train::Model& model, const Text& text);
   int check(train::Model& model) const;
   int translate(train::Model& model) const;
 
@@ -76,7 +81,7 @@ TranslateCommand::TranslateCommand(CLI::App& parent)
       ->type_name("FILE");
   app_->add_option("--pairs", pairs_, "Translate the sources in FILE and compare with the targets.")
       ->type_name("FILE");
-  app_->add_flag("--json", json_, "Print one JSON object instead of text.");
+  app_->add_flag("--json", json_, "Print JSON instead of text: one object per TEXT in an array; with --pairs, one object.");
 }
 
 void TranslateCommand::check_usage() const {
@@ -94,16 +99,36 @@ void TranslateCommand::check_usage() const {
   }
 }
 
-std::vector<std::string> TranslateCommand::texts() const {
-  std::vector<std::string> result;
+std::vector<TranslateCommand::Text> TranslateCommand::texts() const {
+  std::vector<Text> result;
   for (const std::string& text : texts_) {
     if (text != "-") {
-      result.push_back(text);
+      result.push_back({text});
       continue;
     }
-    for (std::string line; std::getline(std::cin, line);) result.push_back(line);
+    std::int64_t number = 0;
+    for (std::string line; std::getline(std::cin, line);) {
+      result.push_back({line, fmt::format("line {} of standard input: ", ++number)});
+    }
   }
   return result;
+}
+
+/// Returns the tokens of a text.
+std::vector<std::int64_t> TranslateCommand::tokens_of(const train::Model& model,
+                                                      const Text& text) {
+  const std::int64_t most = model.options.max_length;
+  try {
+    if (text.text.empty()) fail("expected a text to translate, got an empty one");
+    std::vector<std::int64_t> tokens = model.source.tokens(text.text);
+    if (static_cast<std::int64_t>(tokens.size()) > most) {
+      fail("expected at most {} characters, got {}: \"{}\"", most - 1, tokens.size() - 1,
+           fit(visible(text.text), 40));
+    }
+    return tokens;
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(text.place + error.what());
+  }
 }
 
 int TranslateCommand::check(train::Model& model) const {
@@ -131,14 +156,10 @@ int TranslateCommand::check(train::Model& model) const {
 int TranslateCommand::translate(train::Model& model) const {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   std::vector<train::Picture> pictures;
-  for (const std::string& text : texts()) {
-    const std::vector<std::int64_t> source = model.source.tokens(text);
+  for (const Text& each : texts()) {
+    const std::string& text = each.text;
+    const std::vector<std::int64_t> source = tokens_of(model, each);
     const std::int64_t most = model.options.max_length;
-    if (text.empty()) throw InvalidArgument("expected a text to translate, got an empty one");
-    if (static_cast<std::int64_t>(source.size()) > most) {
-      fail("expected at most {} characters, got {}: \"{}\"", most - 1, source.size() - 1,
-           fit(visible(text), 40));
-    }
     const train::Translation found =
         train::translate_with_beams(*model.translator, source, beams_, most);
     const std::string answer = model.target.text(found.tokens);

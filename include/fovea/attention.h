@@ -80,7 +80,7 @@ FOVEA_API std::size_t attention_forward_workspace(const TensorView& query, const
 /// to 8.
 ///
 /// Arguments and options are those of attention_forward. Calls with dropout, and calls with lenses
-/// and more than 4 queries, are forwarded to attention_forward.
+/// and more than 4 queries (of a sequence, if packed), are forwarded to attention_forward.
 ///
 /// Cost     kv_len * (head_dim + value_dim) numbers read once per key head; keys that no query sees
 ///          are not read. With lenses, the keys are read once more for each query.

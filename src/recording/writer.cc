@@ -30,13 +30,23 @@ constexpr int kLengthDim = 2;  // of query, key, value and lse
 class RecordingWriter::State {
  public:
   State(const std::string& path, const RecordingOptions& options)
-      : spool_(path), heading_{options.model, options.source, "fovea " + build_info().version} {
+      : spool_(checked(path)), heading_{options.model, options.source, "fovea " + build_info().version} {
     if (options.store && !is_float(*options.store)) {
       fail_argument("store", "expected a type of floats, got {}", dtype_name(*options.store));
     }
     store_ = options.store;
     check_text("model", options.model);
     check_text("source", options.source);
+  }
+
+  /// Returns the path, unless its ending belongs to another format, as which it would be read.
+  static const std::string& checked(const std::string& path) {
+    const std::string_view name = path;
+    const std::string_view ending = name.substr(std::min(name.size(), name.rfind('.')));
+    if (ending == ".npy" || ending == ".npz") {
+      fail_argument("path", "expected a name that ends in .safetensors, got \"{}\"", path);
+    }
+    return path;
   }
 
   void add(const RecordedAttention& attention) {

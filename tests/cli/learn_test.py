@@ -183,6 +183,8 @@ class LearnTest(CliTest):
         self.assertIn("file/x: cannot be created as a folder: Not a directory", message)
         message = self.fail_with(1, "learn", "--output", str(self.dir / "file"), env=self.env)
         self.assertIn("file: cannot be created as a folder: ", message)
+        message = self.fail_with(1, "learn", "--output", str(self.dir / ("a" * 300)), env=self.env)
+        self.assertIn("a: cannot be created as a folder: File name too long", message)
 
     def test_folder_that_cannot_be_written(self):
         user = self.as_ordinary_user()

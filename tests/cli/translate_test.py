@@ -208,6 +208,8 @@ class Errors(TranslateTest):
                       self.fails("translate", str(self.folder), "--pairs", other))
         self.assertIn("characters, got 99: ", self.fails("translate", str(self.folder), "a" * 99))
         self.assertIn("expected a text to translate, got an empty one", self.fails("translate", str(self.folder), ""))
+        self.assertIn("line 2 of standard input: expected a text to translate, got an empty one",
+                      self.fails("translate", str(self.folder), "-", stdin="ab\n\nba\n"))
         self.write("words.tsv", words(400, seed=3))
         self.assertIn("made with other pairs or settings", self.fails(*self.command("--resume")))
         (self.folder / "checkpoint.safetensors").write_bytes(b"")

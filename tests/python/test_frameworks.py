@@ -4,6 +4,7 @@ tests of torch and JAX run if these are installed."""
 
 import array
 import gc
+import subprocess
 import sys
 import weakref
 
@@ -157,6 +158,34 @@ def test_torch():
         fovea.attention(query, key.to("meta"), value)
     with raises(TypeError, "value", "int32"):
         fovea.attention(query, key, value.int())
+
+
+REFUSED_FIRST = """
+import torch
+import fovea
+
+dense = torch.rand(2, 5, 8)
+for other in (dense.to_sparse(), dense.to_sparse_csr(), dense.to(torch.float8_e4m3fn),
+              torch.quantize_per_tensor(dense, 0.1, 0, torch.qint8)):
+    try:
+        fovea.attention(other, dense, dense)
+    except (TypeError, ValueError) as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_torch_layouts():
+    pytest.importorskip("torch", exc_type=ImportError)
+    # In a process of its own, because the first tensor of a process is looked at differently.
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", REFUSED_FIRST], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    sparse, rows, small, quantized = result.stdout.splitlines()
+    assert sparse == "TypeError query: expected a tensor of layout torch.strided, got one of torch.sparse_coo"
+    assert rows.endswith("got one of torch.sparse_csr")
+    assert small.endswith("float8_e4m3fn")
+    assert quantized.startswith("ValueError query: expected an array that DLPack can take")
 
 
 def test_jax():

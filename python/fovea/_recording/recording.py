@@ -357,6 +357,8 @@ class Recording:
             >>> fovea.Recording.write("run.safetensors", [{"name": "layers.0", "query": query, "key": key,
             ...                                            "mask": fovea.causal()}])
         """
+        if isinstance(attentions, Mapping) or not isinstance(attentions, Iterable):
+            raise TypeError(f"attentions: expected a sequence of mappings, got {type(attentions).__name__}")
         writer = _engine._RecordingWriter(path, model=model, source=source, store=store or "")
         try:
             for layer, each in enumerate(attentions):
@@ -478,6 +480,9 @@ def record(
     )
 
 
+_OPTIONS = ("mask", "scale", "softcap", "bias", "alibi", "relative", "sinks", "alignment", "threads")
+
+
 def _arguments(given: dict[str, Any], layer: int) -> dict[str, Any]:
     """Returns the arguments of the writer."""
     own: dict[str, Any] = {"layer": layer}
@@ -491,6 +496,9 @@ def _arguments(given: dict[str, Any], layer: int) -> dict[str, Any]:
     for name in ("query_tokens", "key_tokens"):
         names = given.pop(name, None) or []
         own[name] = [names] if isinstance(names, str) else list(names)
+    for name in given:
+        if name not in _OPTIONS:
+            raise TypeError(f"attentions: expected tensors, names and the options of attention(), got {name!r}")
     if "heads" in own:
         own["heads"] = list(own["heads"])
     if "lse" not in own:

@@ -257,13 +257,21 @@ bool Array::read_dlpack(const ArrayRequest& request) {
     }
     if (!capsule.is_valid()) {
       if (!PyErr_ExceptionMatches(PyExc_Exception)) nb::raise_python_error();
-      if (is_tensor_of_torch(source_) && !is_false(source_, "requires_grad", false)) {
-        PyErr_Clear();
-        raise_value_error(
-            "{}: expected a tensor without a gradient, got one that requires one; "
-            "fovea.torch.attention() takes such, and {}.detach() requires none",
-            request.name, request.name);
+      nb::python_error error;  // takes the error: questions to the tensor must not find one pending
+      if (is_tensor_of_torch(source_)) {
+        if (!is_false(source_, "requires_grad", false)) {
+          raise_value_error(
+              "{}: expected a tensor without a gradient, got one that requires one; "
+              "fovea.torch.attention() takes such, and {}.detach() requires none",
+              request.name, request.name);
+        }
+        const std::string layout = text_of(source_, "layout");
+        if (layout != "torch.strided") {
+          raise_type_error("{}: expected a tensor of layout torch.strided, got one of {}",
+                           request.name, layout);
+        }
       }
+      error.restore();
       raise_from_python(PyExc_ValueError,
                         fmt::format("{}: expected an array that DLPack can take", request.name));
     }

@@ -67,8 +67,14 @@ nb::dlpack::dtype dlpack_type(DType dtype) {
 std::string type_name(const nb::dlpack::dtype& type) {
   static constexpr std::array kKinds = {"int",    "uint",    "float", "an opaque type of ",
                                         "bfloat", "complex", "bool"};
-  const char* const kind = type.code < kKinds.size() ? kKinds[type.code] : "a type of ";
-  return fmt::format("{}{}", kind, type.bits);
+  // From DLPack 1.1 on. The names include the number of bits.
+  static constexpr std::array kSmallFloats = {
+      "float8_e3m4", "float8_e4m3",     "float8_e4m3b11fnuz", "float8_e4m3fn",
+      "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",    "float8_e8m0fnu"};
+  const std::size_t code = type.code;
+  if (code < kKinds.size()) return fmt::format("{}{}", kKinds[code], type.bits);
+  if (code - kKinds.size() < kSmallFloats.size()) return kSmallFloats[code - kKinds.size()];
+  return fmt::format("a type of {}", type.bits);
 }
 
 PyObject* imported(const char* name) {
@@ -102,6 +108,14 @@ bool is_false(PyObject* object, const char* name, bool method) {
                                             : PyObject_GetAttrString(object, name));
   if (!value.is_valid()) PyErr_Clear();
   return value.ptr() == Py_False;
+}
+
+std::string text_of(PyObject* object, const char* name) {
+  const nb::object value = nb::steal(PyObject_GetAttrString(object, name));
+  const nb::object text = nb::steal(value.is_valid() ? PyObject_Str(value.ptr()) : nullptr);
+  const char* const characters = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+  if (characters == nullptr) PyErr_Clear();
+  return characters == nullptr ? "" : characters;
 }
 
 bool torch_is_known() { return torch_of_arrays.tensor != nullptr; }

@@ -65,6 +65,8 @@ bool is_instance(PyObject* object, const char* module_name, const char* type_nam
 bool is_tensor_of_torch(PyObject* object);
 /// Returns whether an attribute is False, or is a method that returns False without arguments.
 bool is_false(PyObject* object, const char* name, bool method);
+/// Returns an attribute as text; empty if that fails.
+std::string text_of(PyObject* object, const char* name);
 
 /// Looks up the exchange API of torch. Called after the first torch tensor was converted by
 /// __dlpack__(), so that later tensors use the exchange API.

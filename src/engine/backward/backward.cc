@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <new>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include "kernels/simd/target.h"
 #include "kernels/simd/write_row.h"
 #include "problem/broadcast.h"
+#include "problem/pair_score.h"
 #include "reference/gradients.h"
 
 namespace fovea {
@@ -110,6 +112,18 @@ kernels::BackwardHead kernel_head(const Call& call, const SequenceSpan& span, st
   return result;
 }
 
+/// Returns whether no key is visible to a query, so that its context has no effect.
+bool sees_nothing(const Problem& problem, const kernels::ForwardHead& head, std::int64_t query) {
+  const Mask& mask = problem.options.mask;
+  const PairScore score(problem.options.score, problem.shape, problem.head_dim());
+  const KeyRange range = mask.key_range(head.place(query, 0), head.kv_len);
+  for (std::int64_t key = range.begin; key < range.end; ++key) {
+    const ScorePosition at = head.place(query, key);
+    if (mask.visible(at) && score(0.0, at) > -std::numeric_limits<double>::infinity()) return false;
+  }
+  return true;
+}
+
 void prepare(const Call& call, std::int64_t number) {
   const RowItem item = call.plan.row_item(number);
   if (call.memory.sink_sums != nullptr) call.memory.sink_sums[number] = 0.0;
@@ -136,7 +150,15 @@ void prepare(const Call& call, std::int64_t number) {
   for (std::int64_t q = item.begin; q < item.end; ++q) {
     const double lse = static_cast<double>(*rows.lse.row_as<float>(q));
     const double weight = std::isinf(sink) ? 0.0 : std::exp(sink - lse);
-    sum -= weight * static_cast<double>(rows.delta[q]);
+    double delta = static_cast<double>(rows.delta[q]);
+    // The lse of a fully masked row is the sink. Its context and context gradient may be NaN.
+    const bool all_weight = std::abs(weight - 1.0) < 1e-5;
+    if (all_weight && sees_nothing(call.problem, rows.head.forward, q)) {
+      delta = rows.grad_lse.data == nullptr
+                  ? 0.0
+                  : -static_cast<double>(*rows.grad_lse.row_as<float>(q));
+    }
+    sum -= weight * delta;
   }
   call.memory.sink_sums[number] = sum;
 }

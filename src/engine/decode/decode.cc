@@ -88,6 +88,10 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
   }
 }
 
+std::int64_t most_queries(const Problem& problem) {
+  return DecodeSize::of(problem, false, Decoded::kAll, RowsOfHead::kAny).most_queries;
+}
+
 void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutputs& outputs,
                  Decoded which, RowsOfHead rows) {
   DecodeSize size = DecodeSize::of(problem, outputs.context.defined(), which, rows);
@@ -165,7 +169,8 @@ void attention_decode(const TensorView& query, const TensorView& key, const Tens
     return attention_forward(query, key, value, options, outputs);
   }
   const engine::Problem problem = engine::make_problem(query, key, value, options);
-  if (engine::asks_for_lenses(outputs) && problem.shape.q_len > engine::kMaxWatchedQueries) {
+  if (engine::asks_for_lenses(outputs) &&
+      engine::most_queries(problem) > engine::kMaxWatchedQueries) {
     return attention_forward(query, key, value, options, outputs);
   }
   engine::validate_outputs(problem, outputs);

@@ -132,6 +132,7 @@ void watch_decoding(const Problem& problem, const Cache& cache, const TensorView
     const std::int64_t head = number % shape.kv_heads * group;
     const std::int64_t item_number = number / shape.kv_heads;
     const SequenceSpan span = sequence_span(problem.options, shape, item_number);
+    if (span.q_len == 0) return;  // its keys may not fit in a row of weights
     float* const logs =
         reinterpret_cast<float*>(rows.data() + static_cast<std::size_t>(thread) * row_bytes);
     for (std::int64_t g = 0; g < group; ++g) {

@@ -15,8 +15,8 @@
 
 namespace fovea::engine {
 
-/// Maximum total number of queries for this method. Each query reads all keys again, so with more
-/// queries the fused pass is faster.
+/// Maximum number of queries per sequence for this method. Each query reads all keys again, so with
+/// more queries the fused pass is faster.
 inline constexpr std::int64_t kMaxWatchedQueries = 4;
 
 /// Fills the lenses of all rows. `lenses` must be valid, and `lse` is float32 [batch, q_heads,

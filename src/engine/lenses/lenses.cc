@@ -16,6 +16,7 @@
 #include "engine/call/parallel.h"
 #include "engine/call/rows.h"
 #include "kernels/forward/forward.h"
+#include "problem/visible_pairs.h"
 
 namespace fovea {
 
@@ -353,31 +354,15 @@ void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
   }
 }
 
-void finish_maps(const Problem& problem, const PooledMap& map) {
-  if (!asked_for(map)) return;
-  const auto of_head = [](const MutableTensorView& tensor, std::int64_t batch, std::int64_t head) {
-    if (!tensor.defined()) return MutableTensorView();
-    return MutableTensorView(tensor.address({batch, head, 0, 0}), tensor.dtype(),
-                             {tensor.extent(2), tensor.extent(3)},
-                             {tensor.strides()[2], tensor.strides()[3]});
-  };
-  const ProblemShape& shape = problem.shape;
-  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
-    for (std::int64_t head = 0; head < shape.q_heads; ++head) {
-      finish_map(problem,
-                 {.batch = batch, .head = head, .queries = shape.q_len, .keys = shape.kv_len},
-                 {.cells = of_head(map.cells, batch, head),
-                  .pairs = of_head(map.pairs, batch, head),
-                  .pool = map.pool,
-                  .cell_queries = map.cell_queries,
-                  .cell_keys = map.cell_keys});
-    }
-  }
+namespace {
+
+bool counts_pairs(const PooledMap& map) {
+  return map.pairs.defined() || (map.cells.defined() && map.pool == Pool::kMean);
 }
 
-void finish_map(const Problem& problem, const WeightTile& tile, const PooledMap& map) {
+void finish_map(const Problem& problem, const Mask& visible_pairs, const WeightTile& tile,
+                const PooledMap& map) {
   const bool means = map.cells.defined() && map.pool == Pool::kMean;
-  if (!map.pairs.defined() && !means) return;
   const CellDivision division = divide_rows(map, tile.queries);
   const CellDivision key_division = divide_columns(map, tile.keys);
   const std::int64_t rows = division.cells();
@@ -396,7 +381,7 @@ void finish_map(const Problem& problem, const WeightTile& tile, const PooledMap&
                         .offset = query_offset(problem.options, problem.shape, tile.batch)};
     const std::int64_t end = tile.first_query + division.begin(row + 1);
     for (place.query = tile.first_query + division.begin(row); place.query < end; ++place.query) {
-      count_row(problem.options.mask, place, problem.shape.kv_len, begins, pairs, visible);
+      count_row(visible_pairs, place, problem.shape.kv_len, begins, pairs, visible);
     }
     // Uses addresses, because constructing an Index takes longer than the arithmetic of a cell.
     const auto each_cell = [&]<class T>(const MutableTensorView& tensor, T /*zero*/, auto&& visit) {
@@ -419,5 +404,35 @@ void finish_map(const Problem& problem, const WeightTile& tile, const PooledMap&
     });
   });
 }
+
+}  // namespace
+
+void finish_maps(const Problem& problem, const PooledMap& map) {
+  if (!counts_pairs(map)) return;
+  const Mask visible = visible_pairs(problem.options);
+  const auto of_head = [](const MutableTensorView& tensor, std::int64_t batch, std::int64_t head) {
+    if (!tensor.defined()) return MutableTensorView();
+    return MutableTensorView(tensor.address({batch, head, 0, 0}), tensor.dtype(),
+                             {tensor.extent(2), tensor.extent(3)},
+                             {tensor.strides()[2], tensor.strides()[3]});
+  };
+  const ProblemShape& shape = problem.shape;
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    for (std::int64_t head = 0; head < shape.q_heads; ++head) {
+      finish_map(problem, visible,
+                 {.batch = batch, .head = head, .queries = shape.q_len, .keys = shape.kv_len},
+                 {.cells = of_head(map.cells, batch, head),
+                  .pairs = of_head(map.pairs, batch, head),
+                  .pool = map.pool,
+                  .cell_queries = map.cell_queries,
+                  .cell_keys = map.cell_keys});
+    }
+  }
+}
+
+void finish_tile(const Problem& problem, const WeightTile& tile, const PooledMap& map) {
+  if (counts_pairs(map)) finish_map(problem, visible_pairs(problem.options), tile, map);
+}
+
 
 }  // namespace fovea::engine

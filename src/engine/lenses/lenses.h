@@ -81,6 +81,6 @@ void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
 /// Fills map.pairs, and divides the sums by the pair counts if the pool is kMean.
 void finish_maps(const Problem& problem, const PooledMap& map);
 /// Same as finish_maps(), for the map [rows, columns] of a tile of one head.
-void finish_map(const Problem& problem, const WeightTile& tile, const PooledMap& map);
+void finish_tile(const Problem& problem, const WeightTile& tile, const PooledMap& map);
 
 }  // namespace fovea::engine

@@ -73,8 +73,9 @@ struct QueryChunk {
 /// Computes the entropy of equal weights: the logarithm of a row's number of visible keys.
 class EvenEntropy {
  public:
-  EvenEntropy(const Mask& mask, std::int64_t kv_len, const HeadSummary& summary)
-      : mask_(mask), ends_{0, kv_len}, wanted_(summary.even_entropy.defined()) {}
+  /// `visible` has the visible pairs, and must outlive this object.
+  EvenEntropy(const Mask& visible, std::int64_t kv_len, const HeadSummary& summary)
+      : mask_(visible), ends_{0, kv_len}, wanted_(summary.even_entropy.defined()) {}
 
   double operator()(const ScorePosition& row) {
     if (!wanted_) return 0.0;

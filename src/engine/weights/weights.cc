@@ -253,7 +253,7 @@ void attention_weights(const WeightInputs& inputs, const WeightTile& tile,
                         });
     }
   }
-  engine::finish_map(problem, tile, map);
+  engine::finish_tile(problem, tile, map);
 }
 
 }  // namespace fovea

@@ -195,6 +195,9 @@ Input open_recording(const std::string& path) {
   input.kind = InputKind::kRecording;
   set_files(input, {{path, file_state(path)}}, {});
   const auto recording = std::make_shared<const Recording>(Recording::open(path));
+  if (recording->attentions().empty()) {
+    fail("{}: expected attentions, got a recording without any", path);
+  }
   input.model = recording->model();
   input.source = recording->source();
   input.recording = recording;

@@ -76,6 +76,8 @@ std::vector<AttentionOptions> hiding() {
       {.mask = dense(open_but(hidden)),
        .score = {.alibi = Alibi{}, .relative = RelativeTable{RandomState(3).randn({16, 2})}}},
       {.mask = dense(open_but(hidden)), .dropout = {.probability = 0.3, .seed = 5}},
+      {.mask = dense(open_but(hidden)), .score = {.sinks = {0.5, -1.0}}},
+      {.score = {.bias = Tensor(bias), .sinks = {0.5, -1.0}}},
       {.score = {.bias = std::move(bias)}}};
   return all;
 }
@@ -95,11 +97,14 @@ TEST(AttentionBackwardNonfinite, MaskedKeysAndRowsDoNotChangeABit) {
       EXPECT_TRUE(same_bits(poisoned.gradients(options), expected)) << "keys";
       for (std::int64_t row = 0; row < kNonfiniteShape.q_len; ++row) {
         if (!hides_row(row)) continue;
-        ASSERT_EQ(clean.results.lse.value({0, 0, row}), -kInfinity);
+        const bool sinks = !options.score.sinks.empty();
+        ASSERT_EQ(clean.results.lse.value({0, 0, row}),
+                  sinks ? options.score.sinks.front() : -kInfinity);
         poison_row(poisoned.problem.query, row, number);
         poison_row(poisoned.results.context, row, number);
         poison_row(poisoned.loss.context, row, number);
-        poison_row(poisoned.loss.lse, row, number);
+        // A sink's gradient includes that of lse.
+        if (!sinks) poison_row(poisoned.loss.lse, row, number);
       }
       EXPECT_TRUE(same_bits(poisoned.gradients(options), expected)) << "keys and rows";
     }

@@ -112,6 +112,28 @@ TEST(AttentionDecodeLenses, PackedSequences) {
   options.sequences = {{0, 1, 4}, {0, 120, 300}};
   const LensSizes sizes{8, 0, 0, Pool::kSum};
   LensCheck(p.inputs(), options).expect(decode_with_lenses(p.inputs(), options, sizes), sizes);
+  // The longest sequence has no queries.
+  options.sequences = {{0, 0, 4, 4}, {0, 170, 290, 300}};
+  LensCheck(p.inputs(), options).expect(decode_with_lenses(p.inputs(), options, sizes), sizes);
+}
+
+/// Only the queries of a sequence are counted for the choice of the pass.
+TEST(AttentionDecodeLenses, PackedSequencesMatchSeparateCalls) {
+  const RandomProblem p = stored_problem({1, 2, 1, 7, 900, 2}, 16, 8);
+  const AttentionOptions packed{.sequences = {{0, 3, 7}, {0, 400, 900}}};
+  const LensSizes sizes{8, 0, 0, Pool::kSum};
+  const Seen all = decode_with_lenses(p.inputs(), packed, sizes);
+  for (std::int64_t s = 0; s < packed.sequences.count(); ++s) {
+    const SequenceSpan span = sequence_span(packed, {1, 2, 1, 7, 900, 2}, s);
+    const reference::Inputs one{rows_from(p.query, span.query_start, span.q_len),
+                                rows_from(p.key, span.key_start, span.kv_len),
+                                rows_from(p.value, span.key_start, span.kv_len)};
+    const Seen alone = decode_with_lenses(one, {}, sizes);
+    EXPECT_TRUE(same_bits(rows_from(all.context, span.query_start, span.q_len), alone.context));
+    EXPECT_TRUE(same_bits(laid_over(all.entropy.view(), span.query_start, {1, 2, span.q_len},
+                                    {0, 7, 1}),
+                          alone.entropy));
+  }
 }
 
 }  // namespace

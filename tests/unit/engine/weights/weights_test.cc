@@ -20,8 +20,10 @@
 #include "fovea/mask.h"
 #include "fovea/random.h"
 
+#include "problem/broadcast.h"
 #include "problem/cells.h"
 #include "support/forward.h"
+#include "support/limits.h"
 #include "support/option_sets.h"
 #include "support/random_problem.h"
 
@@ -55,7 +57,9 @@ struct Known {
   bool visible(std::int64_t batch, std::int64_t head, std::int64_t query, std::int64_t key) const {
     ScorePosition place = exact.places[row(batch, head, query)];
     place.key = key;
-    return options.mask.visible(place);
+    const TensorRef& bias = options.score.bias;
+    const bool hidden = bias.defined() && broadcast_value(bias, place) == -kInfinity;
+    return options.mask.visible(place) && !hidden;
   }
   std::size_t row(std::int64_t batch, std::int64_t head, std::int64_t query) const {
     return static_cast<std::size_t>((batch * shape.q_heads + head) * shape.q_len + query);
@@ -396,7 +400,11 @@ TEST(AttentionWeights, ReceivedSums) {
 
 TEST(AttentionWeights, Float64) {
   const RandomProblem p({1, 2, 1, 60, 90}, 8, 4);
-  const Known known(p, {.mask = window(30, 5)});
+  Tensor bias(DType::kFloat64, {60, 90});
+  for_each_index(bias.shape(), [&](const Index& at) {
+    bias.at<double>(at) = at[1] % 7 == 2 ? -kInfinity : 0.1 * static_cast<double>(at[0] % 4);
+  });
+  const Known known(p, {.mask = window(30, 5), .score = {.bias = bias}});
   const WeightTile tile{.head = 1, .first_query = 10, .queries = 40, .first_key = 20, .keys = 50};
   const Tensor weights = weights_of(known, tile);
   for_each_index(weights.shape(), [&](const Index& at) {
