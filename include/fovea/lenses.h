@@ -25,7 +25,7 @@ namespace fovea {
 struct RowStatistics {
   MutableTensorView entropy = {};            ///< -sum_j w_j ln(w_j), in nats
   MutableTensorView maximum = {};            ///< the largest weight of the row
-  MutableTensorView maximum_key = {};        ///< the key of the maximum; the lowest key on ties
+  MutableTensorView maximum_key = {};        ///< the key of the largest score; the lowest on ties
   MutableTensorView mean_distance = {};      ///< sum_j w_j (i + offset - j) / sum_j w_j
   MutableTensorView distance_variance = {};  ///< sum_j w_j (i + offset - j - mean)^2 / sum_j w_j
   MutableTensorView first_key = {};          ///< the weight of key 0 of the row's sequence
@@ -34,8 +34,8 @@ struct RowStatistics {
   MutableTensorView mean_offset = {};
 };
 
-/// The k largest weights of each row, in descending order; ties are broken by the lower key. If a
-/// row sees fewer than k keys, the remaining entries have key -1 and weight 0. In a NaN row all
+/// The k largest weights of each row, in descending order of scores; ties are broken by the lower
+/// key. If a row sees fewer than k keys, the remaining entries have key -1 and weight 0. In a NaN row all
 /// keys are -1 and all weights are NaN.
 struct TopKeys {
   /// Both [batch, q_heads, q_len, k] with the same k, from 1 to min(kMaxTopKeys, kv_len).
@@ -59,8 +59,8 @@ struct PooledMap {
   /// inputs), last dimension contiguous. A cell without visible pairs is 0, or NaN with kMean. If a
   /// row is NaN, all its cells from the row's first visible key to its last are NaN.
   MutableTensorView cells = {};
-  /// int64 of the same shape: the number of visible (query, key) pairs in each cell, the divisor of
-  /// kMean.
+  /// int64 of the same shape: the number of (query, key) pairs in each cell that neither the mask
+  /// nor a bias of -inf hides, the divisor of kMean.
   MutableTensorView pairs = {};
   Pool pool = Pool::kSum;
   /// If greater than 0: the number of queries in each cell row, fewer in the last one, so that

@@ -272,7 +272,7 @@ class Weights(_Matrix):
         return [None if each is None else each[self._at] for each in of_all]
 
     def top(self, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Computes the k largest weights of each row, in descending order; on ties, the lower key first.
+        """Computes the k largest weights of each row, in descending order of scores; on ties, the lower key first.
 
         k  1 to 64, and at most kv_len
 

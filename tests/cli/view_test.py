@@ -342,6 +342,8 @@ class InputsTest(ViewTest):
                 ([data, "--tokens", self.write("few.txt", "a\n")], "expected 260 lines, one for each key, got 1"),
                 ([self.write("bad.json", "{")], "bad.json: "),
                 ([str(self.dir / "absent.npz")], "absent.npz: "),
+                ([self.write("none.safetensors", recordings.recording_of([]))],
+                 "none.safetensors: expected attentions, got a recording without any"),
                 (["--query", "-", "--key", data], "expected files, which can be read again"),
                 (["--port", "65536"], "--port: expected a whole number from 0 to 65535")):
             self.assertIn(message, self.fail_with(2, "view", "--no-open", *arguments))

@@ -480,7 +480,7 @@ def record(
     )
 
 
-_OPTIONS = ("mask", "scale", "softcap", "bias", "alibi", "relative", "sinks", "alignment", "threads")
+_OPTIONS = "mask scale softcap bias alibi relative sinks alignment query_starts key_starts threads".split()
 
 
 def _arguments(given: dict[str, Any], layer: int) -> dict[str, Any]:

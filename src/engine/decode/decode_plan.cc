@@ -23,7 +23,7 @@ constexpr std::int64_t kCachedChunkBytes = 512 << 10;
 constexpr std::int64_t kMinChunkKeys = 64;
 constexpr std::int64_t kMaxChunkKeys = 8192;
 // Parts are long enough to make merging negligible, and short enough to keep many threads busy.
-// Parts depend only on the shape, so that the same parts are merged for any number of threads.
+// Parts depend only on shapes and types, so that the same parts are merged for any number of threads.
 constexpr std::int64_t kPartBytes = 2 << 20;
 // An item has several kv heads if their scores fit into half of a 1 MiB L2 cache and enough items
 // remain to keep all threads busy.
