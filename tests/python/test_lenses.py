@@ -186,6 +186,14 @@ def test_indexing():
     assert np.array_equal(fovea.weights(query, key, rows=slice(-2, None), cols=[1, 4]), whole[-2:, 1:4])
 
 
+def test_weights_that_fit_in_no_memory():
+    # Fails before the pass over all keys, which would take hours.
+    rows = np.zeros((1, 20_000_000, 1), np.float32)
+    for read in (lambda w: w[:], np.asarray):
+        with pytest.raises(MemoryError):
+            read(fovea.Weights(rows, rows))
+
+
 def test_pools_add_up():
     query, key, _ = tensors((3, 100, 16), kv_len=200)
     for mask in (None, fovea.causal()):
