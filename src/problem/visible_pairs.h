@@ -5,7 +5,6 @@
 #pragma once
 
 #include "fovea/attention_options.h"
-#include "fovea/export.h"
 #include "fovea/mask.h"
 
 namespace fovea {
@@ -13,6 +12,6 @@ namespace fovea {
 /// Returns the mask of the options without the pairs that a bias of -inf hides. Reads the bias once,
 /// and allocates a byte per element if it hides any pair. Elements of -inf in a relative table are
 /// ignored.
-FOVEA_API Mask visible_pairs(const AttentionOptions& options);
+Mask visible_pairs(const AttentionOptions& options);
 
 }  // namespace fovea

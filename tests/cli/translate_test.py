@@ -158,8 +158,8 @@ class Resuming(TranslateTest):
 
 
 class Errors(TranslateTest):
-    def fails(self, *arguments, code=2):
-        return self.fail_with(code, *arguments)
+    def fails(self, *arguments, code=2, **options):
+        return self.fail_with(code, *arguments, **options)
 
     def test_invalid_usage(self):
         for arguments, message in (
