@@ -81,7 +81,9 @@ TranslateCommand::TranslateCommand(CLI::App& parent)
       ->type_name("FILE");
   app_->add_option("--pairs", pairs_, "Translate the sources in FILE and compare with the targets.")
       ->type_name("FILE");
-  app_->add_flag("--json", json_, "Print JSON instead of text: one object per TEXT in an array; with --pairs, one object.");
+  app_->add_flag(
+      "--json", json_,
+      "Print JSON instead of text: one object per TEXT in an array; with --pairs, one object.");
 }
 
 void TranslateCommand::check_usage() const {
@@ -114,9 +116,8 @@ std::vector<TranslateCommand::Text> TranslateCommand::texts() const {
   return result;
 }
 
-/// Returns the tokens of a text.
-std::vector<std::int64_t> TranslateCommand::tokens_of(const train::Model& model,
-                                                      const Text& text) {
+/// Returns the tokens of a text. Errors name its place.
+std::vector<std::int64_t> TranslateCommand::tokens_of(const train::Model& model, const Text& text) {
   const std::int64_t most = model.options.max_length;
   try {
     if (text.text.empty()) fail("expected a text to translate, got an empty one");

@@ -98,8 +98,8 @@ FOVEA_API void attention_decode(const TensorView& query, const PagedKeyValue& ca
                                 const AttentionOptions& options, const AttentionOutputs& outputs);
 
 /// Returns the size of Execution::workspace in bytes for the call with a contiguous cache. With
-/// lenses for more than 4 queries, attention_forward_workspace applies instead. Throws as
-/// attention_decode does.
+/// lenses for more than 4 queries (of a sequence, if packed), attention_forward_workspace applies
+/// instead. Throws as attention_decode does.
 FOVEA_API std::size_t attention_decode_workspace(const TensorView& query, const TensorView& key,
                                                  const TensorView& value,
                                                  const AttentionOptions& options);

@@ -35,8 +35,8 @@ struct RowStatistics {
 };
 
 /// The k largest weights of each row, in descending order of scores; ties are broken by the lower
-/// key. If a row sees fewer than k keys, the remaining entries have key -1 and weight 0. In a NaN row all
-/// keys are -1 and all weights are NaN.
+/// key. If a row sees fewer than k keys, the remaining entries have key -1 and weight 0. In a NaN
+/// row all keys are -1 and all weights are NaN.
 struct TopKeys {
   /// Both [batch, q_heads, q_len, k] with the same k, from 1 to min(kMaxTopKeys, kv_len).
   MutableTensorView keys = {};     ///< int64; last dimension contiguous

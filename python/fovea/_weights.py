@@ -228,7 +228,8 @@ class Weights(_Matrix):
 
     def _part(self, rows: slice, cols: slice) -> NDArray[Any]:
         if self._lse is None:  # the pass that finds it takes long, so room for the result is tried first
-            np.empty([len(range(*part.indices(size))) for part, size in zip((rows, cols), self._shape)], np.float32)
+            sizes = [len(range(*rows.indices(self._shape[0]))), len(range(*cols.indices(self._shape[1])))]
+            np.empty(sizes, np.float32)  # half of it, if the inputs are float64
         return _fovea.weights(self._query, self._key, lse=self.lse, **self._tile(rows, cols))
 
     def _tile(self, rows: slice, cols: slice) -> dict[str, Any]:

@@ -20,7 +20,6 @@
 #include "distributed/weights_pass.h"
 #include "engine/call/parallel.h"
 #include "engine/weights/head_sums.h"
-#include "problem/visible_pairs.h"
 
 namespace fovea::distributed {
 namespace {
@@ -68,10 +67,9 @@ class Heads {
 
   void add_rows(const OwnRows& rows, const PositionRange& queries, std::int64_t first) {
     const Execution silent{.threads = options_.execution.threads};
-    const Mask visible = summary_.even_entropy.defined() ? visible_pairs(options_) : Mask();
     engine::for_each_item(silent, engine::thread_count(silent, heads()), heads(),
                           [&](std::int64_t head, int) {
-                            engine::EvenEntropy even(visible, shape_.kv_len, summary_);
+                            engine::EvenEntropy even(options_, shape_.kv_len, summary_);
                             ScorePosition row = position(head, options_, shape_);
                             for (std::int64_t i = 0; i < queries.size(); ++i) {
                               row.query = queries.begin + i;

@@ -72,7 +72,7 @@ class Cells {
     std::vector<std::int64_t> begins;
     for (std::int64_t c = 0; c <= columns_.cells(); ++c) begins.push_back(columns_.begin(c));
     const Execution silent{.threads = options.execution.threads};
-    const Mask visible_mask = visible_pairs(options);
+    const VisiblePairs pairs_seen(options);
     engine::for_each_item(
         silent, engine::thread_count(silent, heads()), heads(), [&](std::int64_t head, int) {
           std::vector<std::uint8_t> visible;
@@ -81,7 +81,7 @@ class Cells {
           for (row.query = queries.begin; row.query < queries.end; ++row.query) {
             const auto cells = std::span(pairs_).subspan(
                 place(head, rows_.of(row.query), 0), static_cast<std::size_t>(columns_.cells()));
-            engine::count_row(visible_mask, row, shape_.kv_len, begins, cells, visible);
+            engine::count_row(pairs_seen, row, shape_.kv_len, begins, cells, visible);
           }
         });
   }

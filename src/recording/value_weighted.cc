@@ -15,6 +15,7 @@
 #include "core/fail.h"
 #include "engine/call/parallel.h"
 #include "problem/cells.h"
+#include "problem/visible_pairs.h"
 #include "recording/tiles.h"
 
 namespace fovea {
@@ -116,10 +117,11 @@ void count_pairs(const RecordedAttention& attention, const MapRequest& request,
                       .head = request.head,
                       .key = request.keys.begin,
                       .offset = query_offset(attention.options, shape, request.batch)};
+  const VisiblePairs pairs_seen(attention.options);
   std::vector<std::uint8_t> visible(static_cast<std::size_t>(request.keys.size()));
   for (std::int64_t q = first_query; q < first_query + queries; ++q) {
     at.query = q;
-    attention.options.mask.fill(at, request.keys.size(), visible.data());
+    pairs_seen.fill(at, request.keys.size(), visible.data());
     for (std::int64_t k = 0; k < request.keys.size(); ++k) {
       const std::int64_t column = cell_of(k, request.keys.size(), request.columns);
       pairs[static_cast<std::size_t>(column)] += visible[static_cast<std::size_t>(k)];

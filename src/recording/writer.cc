@@ -3,6 +3,7 @@
 // Writes recordings (fovea/recording.h): checks and describes what the spool stores.
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <string_view>
@@ -30,7 +31,8 @@ constexpr int kLengthDim = 2;  // of query, key, value and lse
 class RecordingWriter::State {
  public:
   State(const std::string& path, const RecordingOptions& options)
-      : spool_(checked(path)), heading_{options.model, options.source, "fovea " + build_info().version} {
+      : spool_(checked(path)),
+        heading_{options.model, options.source, "fovea " + build_info().version} {
     if (options.store && !is_float(*options.store)) {
       fail_argument("store", "expected a type of floats, got {}", dtype_name(*options.store));
     }
@@ -41,8 +43,10 @@ class RecordingWriter::State {
 
   /// Returns the path, unless its ending belongs to another format, as which it would be read.
   static const std::string& checked(const std::string& path) {
-    const std::string_view name = path;
-    const std::string_view ending = name.substr(std::min(name.size(), name.rfind('.')));
+    std::string ending = path.substr(std::min(path.size(), path.rfind('.')));
+    std::ranges::transform(ending, ending.begin(), [](unsigned char letter) {
+      return static_cast<char>(std::tolower(letter));
+    });
     if (ending == ".npy" || ending == ".npz") {
       fail_argument("path", "expected a name that ends in .safetensors, got \"{}\"", path);
     }

@@ -26,6 +26,7 @@
 #include "support/option_sets.h"
 #include "support/random_problem.h"
 #include "support/storage.h"
+#include "support/visible.h"
 
 namespace fovea::test {
 
@@ -246,7 +247,7 @@ class LensCheck {
     if (seen.empty()) {
       ScorePosition place = exact_.places[row];
       for (place.key = 0; place.key < shape_.kv_len; ++place.key) {
-        seen.push_back(options_.mask.visible(place) ? 1 : 0);
+        seen.push_back(is_visible(options_, place) ? 1 : 0);
       }
     }
     return seen;

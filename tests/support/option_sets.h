@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,11 @@ inline std::vector<OptionSet> option_sets(const ProblemShape& shape = kOptionSha
   const Tensor query_ids = RandomState(2).randint(0, 3, {shape.q_len});
   Tensor open = convert(RandomState(3).randint(0, 2, {shape.q_len, shape.kv_len}), DType::kBool);
   Tensor bias = convert(RandomState(4).randn({shape.q_len, shape.kv_len}), DType::kFloat32);
+  for (std::int64_t q = 0; q < shape.q_len; ++q) {  // not in the first rows
+    for (std::int64_t k = q % 11; k < shape.kv_len && q > 3; k += 11) {
+      bias.at<float>({q, k}) = -std::numeric_limits<float>::infinity();
+    }
+  }
   Tensor table = RandomState(5).randn({32, shape.q_heads});
   return {
       {"plain", {}},

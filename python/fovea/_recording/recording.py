@@ -357,12 +357,12 @@ class Recording:
             >>> fovea.Recording.write("run.safetensors", [{"name": "layers.0", "query": query, "key": key,
             ...                                            "mask": fovea.causal()}])
         """
-        if isinstance(attentions, Mapping) or not isinstance(attentions, Iterable):
+        if isinstance(attentions, (Mapping, str)) or not isinstance(attentions, Iterable):
             raise TypeError(f"attentions: expected a sequence of mappings, got {type(attentions).__name__}")
         writer = _engine._RecordingWriter(path, model=model, source=source, store=store or "")
         try:
             for layer, each in enumerate(attentions):
-                writer.add(**_arguments(dict(each), layer))
+                writer.add(**_arguments(each, layer))
             lists = tokens if not isinstance(tokens, Mapping) else [Tokens(k, list(v)) for k, v in tokens.items()]
             for one in lists:
                 writer.add_tokens(one.name, list(one.texts), list(one.ids), one.grid)
@@ -480,11 +480,17 @@ def record(
     )
 
 
-_OPTIONS = "mask scale softcap bias alibi relative sinks alignment query_starts key_starts threads".split()
+_OPTIONS = (
+    *("mask", "scale", "softcap", "bias", "alibi", "relative", "sinks"),
+    *("alignment", "query_starts", "key_starts", "threads"),
+)
 
 
-def _arguments(given: dict[str, Any], layer: int) -> dict[str, Any]:
+def _arguments(entry: Mapping[str, Any], layer: int) -> dict[str, Any]:
     """Returns the arguments of the writer."""
+    if not isinstance(entry, Mapping):
+        raise TypeError(f"attentions: expected mappings, got {type(entry).__name__}")
+    given = dict(entry)
     own: dict[str, Any] = {"layer": layer}
     for name in ("query", "key", "name"):
         if name not in given:

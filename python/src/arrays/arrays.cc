@@ -266,7 +266,7 @@ bool Array::read_dlpack(const ArrayRequest& request) {
               request.name, request.name);
         }
         const std::string layout = text_of(source_, "layout");
-        if (layout != "torch.strided") {
+        if (!layout.empty() && layout != "torch.strided") {
           raise_type_error("{}: expected a tensor of layout torch.strided, got one of {}",
                            request.name, layout);
         }

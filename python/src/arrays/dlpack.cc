@@ -69,7 +69,7 @@ std::string type_name(const nb::dlpack::dtype& type) {
                                         "bfloat", "complex", "bool"};
   // From DLPack 1.1 on. The names include the number of bits.
   static constexpr std::array kSmallFloats = {
-      "float8_e3m4", "float8_e4m3",     "float8_e4m3b11fnuz", "float8_e4m3fn",
+      "float8_e3m4",     "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn",
       "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",    "float8_e8m0fnu"};
   const std::size_t code = type.code;
   if (code < kKinds.size()) return fmt::format("{}{}", kKinds[code], type.bits);

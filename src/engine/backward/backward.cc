@@ -28,7 +28,7 @@
 #include "kernels/simd/target.h"
 #include "kernels/simd/write_row.h"
 #include "problem/broadcast.h"
-#include "problem/pair_score.h"
+#include "problem/visible_pairs.h"
 #include "reference/gradients.h"
 
 namespace fovea {
@@ -113,13 +113,11 @@ kernels::BackwardHead kernel_head(const Call& call, const SequenceSpan& span, st
 }
 
 /// Returns whether no key is visible to a query, so that its context has no effect.
-bool sees_nothing(const Problem& problem, const kernels::ForwardHead& head, std::int64_t query) {
-  const Mask& mask = problem.options.mask;
-  const PairScore score(problem.options.score, problem.shape, problem.head_dim());
-  const KeyRange range = mask.key_range(head.place(query, 0), head.kv_len);
+bool sees_nothing(const VisiblePairs& pairs_seen, const kernels::ForwardHead& head,
+                  std::int64_t query) {
+  const KeyRange range = pairs_seen.mask().key_range(head.place(query, 0), head.kv_len);
   for (std::int64_t key = range.begin; key < range.end; ++key) {
-    const ScorePosition at = head.place(query, key);
-    if (mask.visible(at) && score(0.0, at) > -std::numeric_limits<double>::infinity()) return false;
+    if (pairs_seen.visible(head.place(query, key))) return false;
   }
   return true;
 }
@@ -146,17 +144,22 @@ void prepare(const Call& call, std::int64_t number) {
   if (call.memory.sink_sums == nullptr) return;
   // A sink is an additional score that has a weight but no value: ds = p (0 - delta).
   const double sink = call.problem.options.score.sinks[static_cast<std::size_t>(item.head)];
+  const VisiblePairs pairs_seen(call.problem.options);
   double sum = 0.0;
   for (std::int64_t q = item.begin; q < item.end; ++q) {
-    const double lse = static_cast<double>(*rows.lse.row_as<float>(q));
-    const double weight = std::isinf(sink) ? 0.0 : std::exp(sink - lse);
+    const float lse = *rows.lse.row_as<float>(q);
+    const double of_lse =
+        rows.grad_lse.data == nullptr ? 0.0 : static_cast<double>(*rows.grad_lse.row_as<float>(q));
+    double weight = std::isinf(sink) ? 0.0 : std::exp(sink - static_cast<double>(lse));
+    if (lse == static_cast<float>(sink) && !std::isinf(sink)) weight = 1.0;
     double delta = static_cast<double>(rows.delta[q]);
-    // The lse of a fully masked row is the sink. Its context and context gradient may be NaN.
-    const bool all_weight = std::abs(weight - 1.0) < 1e-5;
-    if (all_weight && sees_nothing(call.problem, rows.head.forward, q)) {
-      delta = rows.grad_lse.data == nullptr
-                  ? 0.0
-                  : -static_cast<double>(*rows.grad_lse.row_as<float>(q));
+    // The lse of a fully masked row is the sink, rounded. Whatever its context and the gradient of
+    // its context are, even NaN, delta is that of a context of 0.
+    const double rounding = 1e-6 * std::max(1.0, std::abs(sink));
+    const bool may_see_nothing =
+        !std::isinf(sink) && std::abs(sink - static_cast<double>(lse)) <= rounding;
+    if (may_see_nothing && !(delta == -of_lse) && sees_nothing(pairs_seen, rows.head.forward, q)) {
+      delta = -of_lse;
     }
     sum -= weight * delta;
   }

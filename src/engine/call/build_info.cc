@@ -78,7 +78,8 @@ std::vector<BuildInfo::Products> products() {
     case kernels::UnitKind::kNone:
       break;
   }
-  std::string bfloat16 = kernels::bf16_dots_active() != kernels::UnitKind::kNone ? "pairs, by vdpbf16ps" : converted;
+  std::string bfloat16 =
+      kernels::bf16_dots_active() != kernels::UnitKind::kNone ? "pairs, by vdpbf16ps" : converted;
   const std::string& refusal = kernels::tile_permission().refusal;
   if (!refusal.empty()) bfloat16 += "; not by the tile unit: " + refusal;
   return {{"float32", float32}, {"bfloat16", bfloat16}, {"float16", converted}};

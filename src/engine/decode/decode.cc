@@ -88,6 +88,7 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
   }
 }
 
+/// Returns the number of queries of the longest sequence or batch item.
 std::int64_t most_queries(const Problem& problem) {
   return DecodeSize::of(problem, false, Decoded::kAll, RowsOfHead::kAny).most_queries;
 }

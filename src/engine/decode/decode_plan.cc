@@ -23,7 +23,8 @@ constexpr std::int64_t kCachedChunkBytes = 512 << 10;
 constexpr std::int64_t kMinChunkKeys = 64;
 constexpr std::int64_t kMaxChunkKeys = 8192;
 // Parts are long enough to make merging negligible, and short enough to keep many threads busy.
-// Parts depend only on shapes and types, so that the same parts are merged for any number of threads.
+// Parts depend only on shapes and types, so that the same parts are merged for any number of
+// threads.
 constexpr std::int64_t kPartBytes = 2 << 20;
 // An item has several kv heads if their scores fit into half of a 1 MiB L2 cache and enough items
 // remain to keep all threads busy.
@@ -201,7 +202,9 @@ kernels::DecodeItem DecodePlan::item(const Problem& problem, const Cache& cache,
   item.value = cache.value(span, kv_head);
   item.key_begin = part * keys_per_part_;
   item.key_end = std::min(item.key_begin + keys_per_part_, span.kv_len);
-  item.cached = static_cast<double>(shape.kv_heads * setup_.head_dim) *
+  // A packed sequence must not depend on the others; the items of a batch are read as one.
+  const std::int64_t sequences = shape.sequences > 0 ? 1 : shape.batch;
+  item.cached = static_cast<double>(sequences * shape.kv_heads * setup_.head_dim) *
                     static_cast<double>(span.kv_len) *
                     static_cast<double>(dtype_size(problem.key.dtype())) <=
                 kCachedChunkBytes;

@@ -16,7 +16,6 @@
 #include "engine/call/parallel.h"
 #include "engine/call/rows.h"
 #include "kernels/forward/forward.h"
-#include "problem/visible_pairs.h"
 
 namespace fovea {
 
@@ -322,10 +321,10 @@ void Maps::finish() {
   finish_maps(problem_, map_);
 }
 
-void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
+void count_row(const VisiblePairs& pairs_seen, const ScorePosition& row, std::int64_t kv_len,
                std::span<const std::int64_t> begins, std::span<std::int64_t> pairs,
                std::vector<std::uint8_t>& visible) {
-  KeyRange range = mask.key_range(row, kv_len);
+  KeyRange range = pairs_seen.mask().key_range(row, kv_len);
   range.begin = std::max(range.begin, begins.front());
   range.end = std::min(range.end, begins.back());
   if (range.begin >= range.end) return;
@@ -335,7 +334,9 @@ void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
   };
   const std::size_t first = column_of(range.begin);
   const std::size_t last = column_of(range.end - 1);
-  if (range.exact) {
+  ScorePosition from = row;
+  from.key = range.begin;
+  if (range.exact && !pairs_seen.bias_hides_any(from, range.end - range.begin)) {
     // Adds whole columns, then corrects both ends. Compilers vectorise the loop, which has no
     // branches.
     for (std::size_t c = first; c <= last; ++c) pairs[c] += begins[c + 1] - begins[c];
@@ -344,9 +345,7 @@ void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
     return;
   }
   visible.resize(static_cast<std::size_t>(range.end - range.begin));
-  ScorePosition from = row;
-  from.key = range.begin;
-  mask.fill(from, range.end - range.begin, visible.data());
+  pairs_seen.fill(from, range.end - range.begin, visible.data());
   for (std::size_t c = first; c <= last; ++c) {
     const auto begin = visible.begin() + (std::max(begins[c], range.begin) - range.begin);
     const auto end = visible.begin() + (std::min(begins[c + 1], range.end) - range.begin);
@@ -360,8 +359,7 @@ bool counts_pairs(const PooledMap& map) {
   return map.pairs.defined() || (map.cells.defined() && map.pool == Pool::kMean);
 }
 
-void finish_map(const Problem& problem, const Mask& visible_pairs, const WeightTile& tile,
-                const PooledMap& map) {
+void finish_map(const Problem& problem, const WeightTile& tile, const PooledMap& map) {
   const bool means = map.cells.defined() && map.pool == Pool::kMean;
   const CellDivision division = divide_rows(map, tile.queries);
   const CellDivision key_division = divide_columns(map, tile.keys);
@@ -371,6 +369,7 @@ void finish_map(const Problem& problem, const Mask& visible_pairs, const WeightT
   for (std::int64_t c = 0; c <= columns; ++c) {
     begins[static_cast<std::size_t>(c)] = tile.first_key + key_division.begin(c);
   }
+  const VisiblePairs pairs_seen(problem.options);
   Execution execution = problem.options.execution;
   execution.progress = nullptr;
   for_each_item(execution, thread_count(execution, rows), rows, [&](std::int64_t row, int) {
@@ -381,7 +380,7 @@ void finish_map(const Problem& problem, const Mask& visible_pairs, const WeightT
                         .offset = query_offset(problem.options, problem.shape, tile.batch)};
     const std::int64_t end = tile.first_query + division.begin(row + 1);
     for (place.query = tile.first_query + division.begin(row); place.query < end; ++place.query) {
-      count_row(visible_pairs, place, problem.shape.kv_len, begins, pairs, visible);
+      count_row(pairs_seen, place, problem.shape.kv_len, begins, pairs, visible);
     }
     // Uses addresses, because constructing an Index takes longer than the arithmetic of a cell.
     const auto each_cell = [&]<class T>(const MutableTensorView& tensor, T /*zero*/, auto&& visit) {
@@ -409,7 +408,6 @@ void finish_map(const Problem& problem, const Mask& visible_pairs, const WeightT
 
 void finish_maps(const Problem& problem, const PooledMap& map) {
   if (!counts_pairs(map)) return;
-  const Mask visible = visible_pairs(problem.options);
   const auto of_head = [](const MutableTensorView& tensor, std::int64_t batch, std::int64_t head) {
     if (!tensor.defined()) return MutableTensorView();
     return MutableTensorView(tensor.address({batch, head, 0, 0}), tensor.dtype(),
@@ -419,7 +417,7 @@ void finish_maps(const Problem& problem, const PooledMap& map) {
   const ProblemShape& shape = problem.shape;
   for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
     for (std::int64_t head = 0; head < shape.q_heads; ++head) {
-      finish_map(problem, visible,
+      finish_map(problem,
                  {.batch = batch, .head = head, .queries = shape.q_len, .keys = shape.kv_len},
                  {.cells = of_head(map.cells, batch, head),
                   .pairs = of_head(map.pairs, batch, head),
@@ -431,8 +429,7 @@ void finish_maps(const Problem& problem, const PooledMap& map) {
 }
 
 void finish_tile(const Problem& problem, const WeightTile& tile, const PooledMap& map) {
-  if (counts_pairs(map)) finish_map(problem, visible_pairs(problem.options), tile, map);
+  if (counts_pairs(map)) finish_map(problem, tile, map);
 }
-
 
 }  // namespace fovea::engine

@@ -18,6 +18,7 @@
 #include "engine/call/problem.h"
 #include "kernels/lenses/lenses.h"
 #include "problem/cells.h"
+#include "problem/visible_pairs.h"
 
 namespace fovea::engine {
 
@@ -74,7 +75,7 @@ class Maps {
 
 /// For each column c, adds to pairs[c] the number of keys in [begins[c], begins[c + 1]) that are
 /// visible to the query of `row`. `visible` is scratch memory.
-void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
+void count_row(const VisiblePairs& pairs_seen, const ScorePosition& row, std::int64_t kv_len,
                std::span<const std::int64_t> begins, std::span<std::int64_t> pairs,
                std::vector<std::uint8_t>& visible);
 

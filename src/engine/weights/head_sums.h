@@ -73,19 +73,19 @@ struct QueryChunk {
 /// Computes the entropy of equal weights: the logarithm of a row's number of visible keys.
 class EvenEntropy {
  public:
-  /// `visible` has the visible pairs, and must outlive this object.
-  EvenEntropy(const Mask& visible, std::int64_t kv_len, const HeadSummary& summary)
-      : mask_(visible), ends_{0, kv_len}, wanted_(summary.even_entropy.defined()) {}
+  /// The options must outlive this object.
+  EvenEntropy(const AttentionOptions& options, std::int64_t kv_len, const HeadSummary& summary)
+      : pairs_seen_(options), ends_{0, kv_len}, wanted_(summary.even_entropy.defined()) {}
 
   double operator()(const ScorePosition& row) {
     if (!wanted_) return 0.0;
     std::int64_t keys = 0;
-    count_row(mask_, row, ends_[1], ends_, std::span(&keys, 1), visible_);
+    count_row(pairs_seen_, row, ends_[1], ends_, std::span(&keys, 1), visible_);
     return std::log(static_cast<double>(keys));
   }
 
  private:
-  const Mask& mask_;
+  const VisiblePairs pairs_seen_;
   std::array<std::int64_t, 2> ends_;
   bool wanted_;
   std::vector<std::uint8_t> visible_;

@@ -24,7 +24,6 @@
 #include "engine/weights/head_sums.h"
 #include "engine/weights/weights_call.h"
 #include "problem/cells.h"
-#include "problem/visible_pairs.h"
 #include "reference/lenses.h"
 
 namespace fovea {
@@ -136,11 +135,9 @@ void summarize(const Problem& problem, const HeadSummary& summary) {
   const WeightsCall call(inputs, second);
   const bool neighbours =
       summary.previous_key.defined() || summary.own_key.defined() || summary.next_key.defined();
-  const Mask visible =
-      summary.even_entropy.defined() ? visible_pairs(problem.options) : Mask();
   call.run(chunks.count(), [&](std::int64_t number, std::byte* scratch) {
     const QueryChunk chunk = chunks.chunk(number);
-    EvenEntropy even(visible, problem.shape.kv_len, summary);
+    EvenEntropy even(problem.options, problem.shape.kv_len, summary);
     HeadSums sums;
     ScorePosition row = chunk.origin;
     for (row.query = chunk.begin; row.query < chunk.end; ++row.query) {
@@ -165,11 +162,9 @@ void summarize_float64(const Problem& problem, const HeadSummary& summary) {
   const Execution& execution = problem.options.execution;
   Chunks chunks(problem, kReferenceChunkQueries);
   const int threads = thread_count(execution, chunks.count());
-  const Mask visible =
-      summary.even_entropy.defined() ? visible_pairs(problem.options) : Mask();
   for_each_item(execution, threads, chunks.count(), [&](std::int64_t number, int) {
     const QueryChunk chunk = chunks.chunk(number);
-    EvenEntropy even(visible, problem.shape.kv_len, summary);
+    EvenEntropy even(problem.options, problem.shape.kv_len, summary);
     HeadSums& sums = chunks.sums(number);
     for (std::int64_t q = chunk.begin; q < chunk.end; ++q) {
       if (execution.stop.stop_requested()) return;

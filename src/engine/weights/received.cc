@@ -105,7 +105,7 @@ void receive_float64(const Problem& problem, const ReceivedAttention& received) 
   const Execution& execution = problem.options.execution;
   const std::int64_t bins = bins_of(received);
   const std::int64_t items = shape.batch * shape.q_heads;
-  const Mask visible = visible_pairs(problem.options);
+  const VisiblePairs pairs_seen(problem.options);
   for_each_item(execution, thread_count(execution, items), items, [&](std::int64_t item, int) {
     const std::int64_t batch = item / shape.q_heads;
     const std::int64_t head = item % shape.q_heads;
@@ -132,7 +132,7 @@ void receive_float64(const Problem& problem, const ReceivedAttention& received) 
           if (q >= shape.q_len - received.recent_queries) sum += weight;
         }
         place.key = j;
-        if (bins == 0 || std::isnan(weight) || !visible.visible(place)) continue;
+        if (bins == 0 || std::isnan(weight) || !pairs_seen.visible(place)) continue;
         const double size = weight > 0.0 ? -std::log2(weight) : static_cast<double>(bins);
         const auto bin =
             static_cast<std::int64_t>(std::clamp(size, 0.0, static_cast<double>(bins - 1)));

@@ -77,7 +77,8 @@ const BackwardFunctions& functions_for(const BackwardSetup& setup) {
   const BackwardFunctions* special = nullptr;
   const UnitKind tiles = tile_unit_active(), dots = bf16_dots_active();
   if (tiles != UnitKind::kNone) {
-    special = tiles == UnitKind::kHardware ? hardware::amx_backward(setup) : emulated::amx_backward(setup);
+    special = tiles == UnitKind::kHardware ? hardware::amx_backward(setup)
+                                           : emulated::amx_backward(setup);
   } else if (dots != UnitKind::kNone && setup.all_are(DType::kBFloat16)) {
     special = dots == UnitKind::kHardware ? hardware::bf16_backward() : emulated::bf16_backward();
   }

@@ -2,6 +2,8 @@
 //
 // Decoding (decode-inl.h), compiled once per SIMD target.
 
+#include <algorithm>
+
 #include "fovea/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
@@ -54,8 +56,7 @@ namespace {
 
 /// Returns the entry points that use bfloat16 dot products if they are faster for the item: several
 /// rows share the keys, or the keys fit in a CPU cache. A single row is otherwise memory-bound, and
-/// faster in float32. The choice depends on the sequence alone, so that other sequences of the call
-/// do not change its bits.
+/// faster in float32. Other packed sequences of the call do not affect the choice.
 const DecodeFunctions* faster_bf16_decode(const DecodeSetup& setup, const DecodeItem& item) {
   return item.cached || item.rows_of_head(setup.group) > 1 ? bf16_decode(setup) : nullptr;
 }

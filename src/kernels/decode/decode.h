@@ -98,8 +98,8 @@ struct DecodeItem {
   CacheRows key, value;
   std::int64_t key_begin = 0;  // a multiple of chunk_keys
   std::int64_t key_end = 0;
-  bool cached = false;  // all keys of the sequence fit in half an L2 cache
-  BiasRows bias;  // starts at the first head and query
+  bool cached = false;  // all keys of the packed sequence, or of the batch, fit in half an L2 cache
+  BiasRows bias;        // starts at the first head and query
 
   std::int64_t rows_of_head(std::int64_t group) const { return group * q_len; }
   ScorePosition place(std::int64_t row, std::int64_t key_number) const {

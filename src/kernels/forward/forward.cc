@@ -91,7 +91,8 @@ const ForwardFunctions& functions_for(const ForwardSetup& setup) {
   const ForwardFunctions* special = nullptr;
   const UnitKind tiles = tile_unit_active(), dots = bf16_dots_active();
   if (tiles != UnitKind::kNone) {
-    special = tiles == UnitKind::kHardware ? hardware::amx_forward(setup) : emulated::amx_forward(setup);
+    special =
+        tiles == UnitKind::kHardware ? hardware::amx_forward(setup) : emulated::amx_forward(setup);
   } else if (dots != UnitKind::kNone && setup.types.all(DType::kBFloat16)) {
     special = dots == UnitKind::kHardware ? hardware::bf16_forward() : emulated::bf16_forward();
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products of pairs of bfloat16, and rounding to bfloat16: the instructions of AVX512_BF16, and with
-// FOVEA_EMULATED an emulation for tests (Intel 64 and IA-32 Architectures Software Developer's Manual,
-// volume 2, VDPBF16PS and VCVTNEPS2BF16).
+// Products of pairs of bfloat16, and rounding to bfloat16: the instructions of AVX512_BF16, and
+// with FOVEA_EMULATED an emulation for tests (Intel 64 and IA-32 Architectures Software Developer's
+// Manual, volume 2, VDPBF16PS and VCVTNEPS2BF16).
 //
 // Included only by source files that are compiled for processors with these instructions
 // (bf16_target-inl.h, amx_target-inl.h).
@@ -19,12 +19,12 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 #if FOVEA_EMULATED
 
-/// Returns sum plus, per lane, the dot product of two pairs: the product of the odd elements is added
-/// first, and each addition is rounded.
+/// Returns sum plus, per lane, the dot product of two pairs: the product of the odd elements is
+/// added first, and each addition is rounded.
 HWY_INLINE Vector add_products_of_pairs(__m512i a, __m512i b, Vector sum) {
   const hn::Vec<Words> x{a}, y{b};
-  const Vector odd = emulation::multiply_add(emulation::odd_of(x), emulation::odd_of(y),
-                                             emulation::flushed(sum));
+  const Vector odd =
+      emulation::multiply_add(emulation::odd_of(x), emulation::odd_of(y), emulation::flushed(sum));
   return emulation::multiply_add(emulation::even_of(x), emulation::even_of(y), odd);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parts of the emulated instructions on bfloat16 (bf16_pairs-inl.h, tile_unit-inl.h). These round to
-// nearest even, read subnormal numbers as zeros and flush subnormal results, whatever the mode of
-// the thread.
+// Parts of the emulated instructions on bfloat16 (bf16_pairs-inl.h, tile_unit-inl.h). These round
+// to nearest even, read subnormal numbers as zeros and flush subnormal results, whatever the mode
+// of the thread.
 
 #pragma once
 

@@ -165,7 +165,7 @@ bool fma_active() {
 
 namespace {
 
-UnitKind active(Extension hardware, Extension emulated) {
+UnitKind kind_of(Extension hardware, Extension emulated) {
   choose_target();
   const Extension found = extension.load(std::memory_order_relaxed);
   if (found == hardware) return UnitKind::kHardware;
@@ -174,10 +174,8 @@ UnitKind active(Extension hardware, Extension emulated) {
 
 }  // namespace
 
-UnitKind bf16_dots_active() {
-  return active(Extension::kBf16Dots, Extension::kEmulatedBf16Dots);
-}
-UnitKind tile_unit_active() { return active(Extension::kTiles, Extension::kEmulatedTiles); }
+UnitKind bf16_dots_active() { return kind_of(Extension::kBf16Dots, Extension::kEmulatedBf16Dots); }
+UnitKind tile_unit_active() { return kind_of(Extension::kTiles, Extension::kEmulatedTiles); }
 
 bool bf16_products_active() {
   return bf16_dots_active() != UnitKind::kNone || tile_unit_active() != UnitKind::kNone;

@@ -39,9 +39,9 @@ enum class UnitKind { kNone, kHardware, kEmulated };
 /// the target "AVX3_BF16", emulated on "AVX3_BF16_EMULATED". Throws InvalidArgument if
 /// choose_target() does.
 UnitKind bf16_dots_active();
-/// Returns how tiles of matrices are multiplied, the purpose of Intel's AMX: by the CPU on the target
-/// "AMX", emulated with the same bits on "AMX_EMULATED". Throws InvalidArgument if choose_target()
-/// does.
+/// Returns how tiles of matrices are multiplied, the purpose of Intel's AMX: by the CPU on the
+/// target "AMX", emulated with the same bits on "AMX_EMULATED". Throws InvalidArgument if
+/// choose_target() does.
 UnitKind tile_unit_active();
 
 /// Returns whether the forward pass multiplies bfloat16 without converting it: by either of them.

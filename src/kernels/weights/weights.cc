@@ -12,9 +12,9 @@
 
 #include <hwy/highway.h>
 
+#include "kernels/simd/target.h"
 #include "kernels/tile/float_arithmetic-inl.h"
 #include "kernels/weights/weights-inl.h"
-#include "kernels/simd/target.h"
 #include "kernels/weights/weights.h"
 #include "kernels/weights/weights_bf16.h"
 

@@ -19,8 +19,9 @@ struct WeightsFunctions {
                const std::stop_token& stop);
 };
 
-/// Return the entry points that use bfloat16 dot products, for queries and keys in bfloat16, or null
-/// if they are not compiled. Call them only if bf16_dots_active() has the value of the namespace.
+/// Return the entry points that use bfloat16 dot products, for queries and keys in bfloat16, or
+/// null if they are not compiled. Call them only if bf16_dots_active() has the value of the
+/// namespace.
 namespace hardware {
 const WeightsFunctions* bf16_weights();
 }

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "problem/visible_pairs.h"
 #include "reference/lenses.h"
 #include "view/explorer/block_worker.h"
 #include "view/explorer/tasks.h"
@@ -47,14 +48,14 @@ class LargestWeights {
   std::vector<KeyWeight> found_;
 };
 
-/// Counts the pairs of a row that the mask shows.
+/// Counts the visible pairs of a row.
 std::int64_t visible_keys(const HeadStore& head, std::int64_t query) {
-  const Mask& mask = head.options().mask;
-  const KeyRange range = mask.key_range(head.at(query, 0), head.pyramid().keys());
+  const VisiblePairs pairs_seen(head.options());
+  const KeyRange range = pairs_seen.key_range(head.at(query, 0), head.pyramid().keys());
   if (range.begin >= range.end) return 0;
   if (range.exact) return range.end - range.begin;
   std::vector<std::uint8_t> visible(static_cast<std::size_t>(range.end - range.begin));
-  mask.fill(head.at(query, range.begin), range.end - range.begin, visible.data());
+  pairs_seen.fill(head.at(query, range.begin), range.end - range.begin, visible.data());
   return std::count(visible.begin(), visible.end(), std::uint8_t{1});
 }
 
@@ -144,7 +145,7 @@ class CellTask : public RequestTask<CellAnswer> {
     answer({.score = score.value({0, 0}),
             .weight = weight.value({0, 0}),
             .lse = row.lse(),
-            .hidden = !head_->options().mask.visible(head_->at(query_, key_))});
+            .hidden = !VisiblePairs(head_->options()).visible(head_->at(query_, key_))});
     return true;
   }
 
@@ -245,14 +246,15 @@ class LinesTask : public RequestTask<std::vector<float>>, public LineTask {
 
  private:
   void add(const Tensor& weights, std::int64_t line) {
-    const Mask& mask = head_->options().mask;
+    const VisiblePairs pairs_seen(head_->options());
     const IndexRange& range = request_.range;
     std::vector<std::uint8_t> visible(sums_.size());
     if (request_.of_keys) {
-      mask.fill(head_->at(line, range.begin), range.size(), visible.data());
+      pairs_seen.fill(head_->at(line, range.begin), range.size(), visible.data());
     } else {
       for (std::size_t i = 0; i < visible.size(); ++i) {
-        const bool sees = mask.visible(head_->at(range.begin + static_cast<std::int64_t>(i), line));
+        const bool sees =
+            pairs_seen.visible(head_->at(range.begin + static_cast<std::int64_t>(i), line));
         visible[i] = sees ? 1 : 0;
       }
     }

@@ -17,6 +17,7 @@
 #include "fovea/weights.h"
 
 #include "problem/part.h"
+#include "problem/visible_pairs.h"
 
 namespace fovea::view {
 namespace {
@@ -81,12 +82,12 @@ void forward_block(HeadStore& head, std::int64_t block, MapTensors* cells,
 std::vector<Code> cells_of_row(const HeadStore& head, std::int64_t query, const IndexRange& keys,
                                const Tensor& weights, std::int64_t first_key) {
   const int level = head.pyramid().base_level();
-  const Mask& mask = head.options().mask;
-  const KeyRange seen = mask.key_range(head.at(query, 0), head.pyramid().keys());
+  const VisiblePairs pairs_seen(head.options());
+  const KeyRange seen = pairs_seen.key_range(head.at(query, 0), head.pyramid().keys());
   std::vector<std::uint8_t> visible;
   if (!seen.exact && seen.begin < seen.end) {
     visible.resize(static_cast<std::size_t>(seen.end - seen.begin));
-    mask.fill(head.at(query, seen.begin), seen.end - seen.begin, visible.data());
+    pairs_seen.fill(head.at(query, seen.begin), seen.end - seen.begin, visible.data());
   }
   std::vector<Code> codes(static_cast<std::size_t>(cells_of(keys.size(), level)), kUnknownCode);
   const auto pool = [&](auto numbers) {
@@ -260,11 +261,9 @@ std::vector<Code> compute_tile(const HeadStore& head, const TilePlace& tile,
   attention_weights(head.inputs(), rectangle, head.options(execution), weights);
   Tensor pairs(DType::kInt64, weights.shape());
   std::vector<std::uint8_t> visible(static_cast<std::size_t>(keys.size()), 1);
-  const bool all = head.classify(queries, keys) == Visibility::kAll;
+  const VisiblePairs pairs_seen(head.options());
   for (std::int64_t i = 0; i < queries.size(); ++i) {
-    if (!all) {
-      head.options().mask.fill(head.at(queries.begin + i, keys.begin), keys.size(), visible.data());
-    }
+    pairs_seen.fill(head.at(queries.begin + i, keys.begin), keys.size(), visible.data());
     std::copy(visible.begin(), visible.end(), pairs.span<std::int64_t>().begin() + i * keys.size());
   }
   return encode_cells(weights, pairs);

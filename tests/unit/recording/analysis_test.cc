@@ -24,6 +24,7 @@
 #include "support/option_sets.h"
 #include "support/random_problem.h"
 #include "support/recorded.h"
+#include "support/visible.h"
 
 namespace fovea::test {
 namespace {
@@ -380,7 +381,7 @@ TEST(AttentionValueWeighted, MapsMatchTheDefinition) {
                                      norms.value({1, 4, at.key});
               sum += product;
               largest = std::max(largest, product);
-              if (attention.options.mask.visible(at)) ++pairs;
+              if (is_visible(attention.options, at)) ++pairs;
             }
           }
           ASSERT_EQ(map.pairs.at<std::int64_t>({row, column}), pairs);

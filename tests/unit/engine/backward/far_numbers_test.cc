@@ -71,8 +71,7 @@ TEST(AttentionBackwardFarNumbers, AreComputedAsWithoutTheTileUnit) {
   for (const Mask& mask : {Mask(), causal()}) {
     const AttentionOptions options{.mask = mask};
     const FarProblem clean;
-    if (storage() == DType::kFloat32 &&
-        kernels::tile_unit_active() != kernels::UnitKind::kNone) {
+    if (storage() == DType::kFloat32 && kernels::tile_unit_active() != kernels::UnitKind::kNone) {
       EXPECT_FALSE(same_bits(clean.gradients(options), clean.gradients(without_tiles(options))));
     }
     for (const Far& far : all) {

@@ -77,9 +77,9 @@ TEST(AttentionTarget, PanelWidthMatchesTheTarget) {
   const std::string target = kernels::active_target();
   // Depending on the compiler, SCALAR uses single floats or emulated vectors of four.
   const std::map<std::string, std::set<std::int64_t>> expected{
-      {"SCALAR", {2, 8}}, {"SSE4", {8}},       {"NEON", {12}}, {"AVX2", {24}},
-      {"AVX3", {48}},     {"AVX3_BF16", {48}}, {"AMX", {48}},  {"AMX_EMULATED", {48}},
-      {"AVX3_BF16_EMULATED", {48}}};
+      {"SCALAR", {2, 8}}, {"SSE4", {8}},          {"NEON", {12}},
+      {"AVX2", {24}},     {"AVX3", {48}},         {"AVX3_BF16", {48}},
+      {"AMX", {48}},      {"AMX_EMULATED", {48}}, {"AVX3_BF16_EMULATED", {48}}};
   const auto known = expected.find(target);
   if (known == expected.end()) GTEST_SKIP() << "no number is expected of " << target;
   EXPECT_TRUE(known->second.contains(kernels::panel_lanes())) << kernels::panel_lanes();

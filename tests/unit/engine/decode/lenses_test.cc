@@ -130,9 +130,9 @@ TEST(AttentionDecodeLenses, PackedSequencesMatchSeparateCalls) {
                                 rows_from(p.value, span.key_start, span.kv_len)};
     const Seen alone = decode_with_lenses(one, {}, sizes);
     EXPECT_TRUE(same_bits(rows_from(all.context, span.query_start, span.q_len), alone.context));
-    EXPECT_TRUE(same_bits(laid_over(all.entropy.view(), span.query_start, {1, 2, span.q_len},
-                                    {0, 7, 1}),
-                          alone.entropy));
+    EXPECT_TRUE(
+        same_bits(laid_over(all.entropy.view(), span.query_start, {1, 2, span.q_len}, {0, 7, 1}),
+                  alone.entropy));
   }
 }
 

@@ -147,8 +147,12 @@ TEST(AttentionPackedDecode, SameAsSeparate) {
   const PackedSequences sequences = {{0, 1, 4, 5, 5, 7, 16, 17},
                                      {0, 4096, 4200, 5700, 5700, 9000, 9300, 9600}};
   for (const std::int64_t group : {1, 4}) {
-    const ProblemShape shape{1, 2 * group, 2, sequences.query_starts.back(),
-                             sequences.key_starts.back(), sequences.count()};
+    const ProblemShape shape{1,
+                             2 * group,
+                             2,
+                             sequences.query_starts.back(),
+                             sequences.key_starts.back(),
+                             sequences.count()};
     const RandomProblem problem = stored_problem(shape, 64, 24);
     for (const bool decode : {true, false}) {
       const auto compute = [&](const TensorView& query, const TensorView& key,

@@ -24,6 +24,7 @@
 #include "support/message_of.h"
 #include "support/option_sets.h"
 #include "support/random_problem.h"
+#include "support/visible.h"
 
 namespace fovea::test {
 namespace {
@@ -126,9 +127,12 @@ class HeadsCheck {
           sums[kBlock] += weight;
         }
       }
-      std::vector<std::uint8_t> visible(weights.size());
-      options_.mask.fill(place, shape_.kv_len, visible.data());
-      sums[kEven] += std::log(static_cast<double>(std::count(visible.begin(), visible.end(), 1)));
+      std::int64_t keys = 0;
+      ScorePosition pair = place;
+      for (pair.key = 0; pair.key < shape_.kv_len; ++pair.key) {
+        keys += is_visible(options_, pair) ? 1 : 0;
+      }
+      sums[kEven] += std::log(static_cast<double>(keys));
     }
     const auto& [batch, head, query] = rows_[static_cast<std::size_t>(begin)];
     for (int number = 0; number < kAll; ++number) {

@@ -30,6 +30,7 @@
 #include "support/message_of.h"
 #include "support/option_sets.h"
 #include "support/random_problem.h"
+#include "support/visible.h"
 
 namespace fovea::test {
 namespace {
@@ -60,7 +61,7 @@ class Oracle {
   bool sees(std::int64_t head, std::int64_t query, std::int64_t key) const {
     ScorePosition at = place(head, query);
     at.key = key;
-    return options_.mask.visible(at);
+    return is_visible(options_, at);
   }
   reference::RowNumbers row(std::int64_t head, std::int64_t query) const {
     const auto keys = static_cast<std::size_t>(shape_.kv_len);

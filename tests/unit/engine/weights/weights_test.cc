@@ -20,12 +20,12 @@
 #include "fovea/mask.h"
 #include "fovea/random.h"
 
-#include "problem/broadcast.h"
 #include "problem/cells.h"
 #include "support/forward.h"
 #include "support/limits.h"
 #include "support/option_sets.h"
 #include "support/random_problem.h"
+#include "support/visible.h"
 
 namespace fovea::test {
 namespace {
@@ -57,9 +57,7 @@ struct Known {
   bool visible(std::int64_t batch, std::int64_t head, std::int64_t query, std::int64_t key) const {
     ScorePosition place = exact.places[row(batch, head, query)];
     place.key = key;
-    const TensorRef& bias = options.score.bias;
-    const bool hidden = bias.defined() && broadcast_value(bias, place) == -kInfinity;
-    return options.mask.visible(place) && !hidden;
+    return is_visible(options, place);
   }
   std::size_t row(std::int64_t batch, std::int64_t head, std::int64_t query) const {
     return static_cast<std::size_t>((batch * shape.q_heads + head) * shape.q_len + query);

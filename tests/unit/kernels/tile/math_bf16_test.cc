@@ -53,7 +53,8 @@ class AttentionMathOfPairs : public ::testing::Test {
  protected:
   void SetUp() override {
     kernels::choose_target();
-    if (kernels::bf16_dots_active() != kernels::UnitKind::kHardware) GTEST_SKIP() << "no dot products of bfloat16 here";
+    if (kernels::bf16_dots_active() != kernels::UnitKind::kHardware)
+      GTEST_SKIP() << "no dot products of bfloat16 here";
   }
   static std::vector<float> exp2_of(std::vector<float> numbers) {
     return results_of(N_AVX3_BF16::exp2_of_pairs, std::move(numbers));
