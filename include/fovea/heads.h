@@ -29,8 +29,8 @@ namespace fovea {
 /// rejected. With a sink, the weights of a row sum to 1 minus the sink's share.
 struct HeadSummary {
   MutableTensorView entropy = {};  ///< mean of RowStatistics::entropy, in nats
-  /// Mean of ln(number of visible keys of the row), the entropy of uniform weights. An upper bound
-  /// on `entropy` if there are no sinks.
+  /// Mean of ln(number of keys of the row that neither the mask nor a bias of -inf hides), the
+  /// entropy of uniform weights. An upper bound on `entropy` if there are no sinks.
   MutableTensorView even_entropy = {};
   MutableTensorView maximum = {};        ///< mean of the largest weight
   MutableTensorView mean_distance = {};  ///< mean of RowStatistics::mean_distance, in keys

@@ -9,8 +9,10 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <numbers>
+#include <optional>
 #include <vector>
 
 #include "fovea/attention.h"
@@ -93,13 +95,19 @@ std::int64_t most_queries(const Problem& problem) {
   return DecodeSize::of(problem, false, Decoded::kAll, RowsOfHead::kAny).most_queries;
 }
 
+/// Returns the settings of one of two plans whose progress is reported as one. It has the items
+/// from `first` on, of `total`.
+Execution part_of(const Execution& whole, std::int64_t first, std::int64_t total) {
+  Execution part = whole;
+  part.progress = [&whole, first, total](std::int64_t done, std::int64_t) {
+    if (first == 0 || done > 0) whole.progress(first + done, total);
+  };
+  return part;
+}
+
 void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutputs& outputs,
-                 Decoded which, RowsOfHead rows) {
-  DecodeSize size = DecodeSize::of(problem, outputs.context.defined(), which, rows);
-  if (size.most_queries == 0) return;
-  size.heads_together = cache.paged();
-  const DecodePlan plan(problem, size);
-  const Execution& execution = problem.options.execution;
+                 Decoded which, RowsOfHead rows, const DecodePlan& plan,
+                 const Execution& execution) {
   const Workspace workspace(execution.workspace, plan.workspace_bytes());
   const ProblemShape& shape = problem.shape;
   const std::int64_t heads = plan.setup().most_heads * plan.setup().group;  // query heads per item
@@ -147,7 +155,26 @@ void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& 
     lse = Tensor(DType::kFloat32, {shape.batch, shape.q_heads, shape.q_len});
     outputs.lse = lse;
   }
-  for (const RowsOfHead rows : kFewAndMore) decode_rows(problem, cache, outputs, which, rows);
+  std::array<std::optional<DecodePlan>, std::size(kFewAndMore)> plans;
+  std::int64_t items = 0;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    DecodeSize size = DecodeSize::of(problem, outputs.context.defined(), which, kFewAndMore[i]);
+    if (size.most_queries == 0) continue;
+    size.heads_together = cache.paged();
+    items += plans[i].emplace(problem, size).items();
+  }
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (!plans[i]) continue;
+    const Execution& execution = problem.options.execution;
+    const auto compute = [&](const Execution& with) {
+      decode_rows(problem, cache, outputs, which, kFewAndMore[i], *plans[i], with);
+    };
+    const bool one_of_two = plans[i]->items() < items;
+    one_of_two&& execution.progress ? compute(part_of(execution, first, items))
+                                    : compute(execution);
+    first += plans[i]->items();
+  }
   if (watched) watch_decoding(problem, cache, outputs.lse, *given.lenses);
 }
 

@@ -3,6 +3,7 @@
 // Packed sequences in the engine: bitwise equal to a separate call for each sequence, with masks
 // and positions relative to the sequence.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -183,6 +184,24 @@ TEST(AttentionPackedDecode, SameAsSeparate) {
       }
     }
   }
+}
+
+/// Sequences with few and with more rows per key head are divided differently.
+TEST(AttentionPackedDecode, ProgressIsThatOfOneCall) {
+  const RandomProblem problem = stored_problem({1, 8, 2, 4, 90, 2}, 16, 8);
+  std::vector<std::int64_t> steps, totals;
+  AttentionOptions options{.sequences = {{0, 1, 4}, {0, 40, 90}}};
+  options.execution.progress = [&](std::int64_t done, std::int64_t total) {
+    steps.push_back(done);
+    totals.push_back(total);
+  };
+  Tensor context(DType::kFloat32, {1, 8, 4, 8});
+  attention_decode(problem.query, problem.key, problem.value, options, {.context = context});
+  ASSERT_GE(steps.size(), 2);
+  EXPECT_EQ(steps.front(), 0);
+  EXPECT_EQ(steps.back(), totals.back());
+  EXPECT_TRUE(std::ranges::is_sorted(steps));
+  EXPECT_EQ(std::ranges::count(totals, totals.front()), std::ssize(totals));
 }
 
 TEST_F(AttentionPacked, NanStaysWithinItsSequence) {
