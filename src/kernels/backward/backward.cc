@@ -73,15 +73,29 @@ const BackwardFunctions& float_backward() {
 
 namespace {
 
-const BackwardFunctions& functions_for(const BackwardSetup& setup) {
-  const BackwardFunctions* special = nullptr;
-  const UnitKind tiles = tile_unit_active(), dots = bf16_dots_active();
-  if (tiles != UnitKind::kNone) {
-    special = tiles == UnitKind::kHardware ? hardware::amx_backward(setup)
-                                           : emulated::amx_backward(setup);
-  } else if (dots != UnitKind::kNone && setup.all_are(DType::kBFloat16)) {
-    special = dots == UnitKind::kHardware ? hardware::bf16_backward() : emulated::bf16_backward();
+const BackwardFunctions* special_functions(const BackwardSetup& setup) {
+  switch (tile_unit_active()) {
+    case UnitKind::kHardware:
+      return hardware::amx_backward(setup);
+    case UnitKind::kEmulated:
+      return emulated::amx_backward(setup);
+    case UnitKind::kNone:
+      break;
   }
+  if (!setup.all_are(DType::kBFloat16)) return nullptr;
+  switch (bf16_dots_active()) {
+    case UnitKind::kHardware:
+      return hardware::bf16_backward();
+    case UnitKind::kEmulated:
+      return emulated::bf16_backward();
+    case UnitKind::kNone:
+      break;
+  }
+  return nullptr;
+}
+
+const BackwardFunctions& functions_for(const BackwardSetup& setup) {
+  const BackwardFunctions* const special = special_functions(setup);
   return special != nullptr ? *special : float_backward();
 }
 

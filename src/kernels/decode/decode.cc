@@ -47,9 +47,16 @@ HWY_EXPORT(RunDecodeItem);
 HWY_EXPORT(RunDecodeWeightsItem);
 
 const DecodeFunctions* bf16_decode(const DecodeSetup& setup) {
-  const UnitKind dots = bf16_dots_active();
-  if (dots == UnitKind::kNone || !setup.types.all(DType::kBFloat16)) return nullptr;
-  return dots == UnitKind::kHardware ? hardware::bf16_decode() : emulated::bf16_decode();
+  if (!setup.types.all(DType::kBFloat16)) return nullptr;
+  switch (bf16_dots_active()) {
+    case UnitKind::kHardware:
+      return hardware::bf16_decode();
+    case UnitKind::kEmulated:
+      return emulated::bf16_decode();
+    case UnitKind::kNone:
+      break;
+  }
+  return nullptr;
 }
 
 namespace {

@@ -87,15 +87,29 @@ const ForwardFunctions& float_forward() {
 
 namespace {
 
-const ForwardFunctions& functions_for(const ForwardSetup& setup) {
-  const ForwardFunctions* special = nullptr;
-  const UnitKind tiles = tile_unit_active(), dots = bf16_dots_active();
-  if (tiles != UnitKind::kNone) {
-    special =
-        tiles == UnitKind::kHardware ? hardware::amx_forward(setup) : emulated::amx_forward(setup);
-  } else if (dots != UnitKind::kNone && setup.types.all(DType::kBFloat16)) {
-    special = dots == UnitKind::kHardware ? hardware::bf16_forward() : emulated::bf16_forward();
+const ForwardFunctions* special_functions(const ForwardSetup& setup) {
+  switch (tile_unit_active()) {
+    case UnitKind::kHardware:
+      return hardware::amx_forward(setup);
+    case UnitKind::kEmulated:
+      return emulated::amx_forward(setup);
+    case UnitKind::kNone:
+      break;
   }
+  if (!setup.types.all(DType::kBFloat16)) return nullptr;
+  switch (bf16_dots_active()) {
+    case UnitKind::kHardware:
+      return hardware::bf16_forward();
+    case UnitKind::kEmulated:
+      return emulated::bf16_forward();
+    case UnitKind::kNone:
+      break;
+  }
+  return nullptr;
+}
+
+const ForwardFunctions& functions_for(const ForwardSetup& setup) {
+  const ForwardFunctions* const special = special_functions(setup);
   return special != nullptr ? *special : float_forward();
 }
 

@@ -42,9 +42,16 @@ HWY_EXPORT(RunWeightsItem);
 namespace {
 
 const WeightsFunctions* bf16_functions(const WeightsSetup& setup) {
-  const UnitKind dots = bf16_dots_active();
-  if (dots == UnitKind::kNone || !setup.types.all(DType::kBFloat16)) return nullptr;
-  return dots == UnitKind::kHardware ? hardware::bf16_weights() : emulated::bf16_weights();
+  if (!setup.types.all(DType::kBFloat16)) return nullptr;
+  switch (bf16_dots_active()) {
+    case UnitKind::kHardware:
+      return hardware::bf16_weights();
+    case UnitKind::kEmulated:
+      return emulated::bf16_weights();
+    case UnitKind::kNone:
+      break;
+  }
+  return nullptr;
 }
 
 }  // namespace
