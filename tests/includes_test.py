@@ -33,6 +33,7 @@ LAYERS = {
     "src/kernels/weights": ["src/kernels/lenses"],
     "src/kernels/decode": ["src/kernels/lenses"],
     "src/kernels/backward": ["src/kernels/lenses"],
+    "src/kernels": ["src/kernels/forward", "src/kernels/weights", "src/kernels/decode", "src/kernels/backward"],
     "src/engine/call": [
         "src/reference",
         "src/cache",
