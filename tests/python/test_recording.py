@@ -155,7 +155,7 @@ def test_errors_leave_the_file(tmp_path):
         with pytest.raises(TypeError, match=r"attentions: expected .*mappings, got"):
             fovea.Recording.write(path, wrong)
     for ending in ("npz", "NPY"):
-        with pytest.raises(ValueError, match="path: expected a name that ends in .safetensors, got"):
+        with pytest.raises(ValueError, match=r"path: expected a name that ends in \.safetensors, got"):
             fovea.Recording.write(tmp_path / f"run.{ending}", [good])
     assert path.read_text() == "an earlier file"
     assert os.listdir(tmp_path) == ["run.safetensors"]

@@ -73,29 +73,12 @@ const BackwardFunctions& float_backward() {
 
 namespace {
 
-const BackwardFunctions* special_functions(const BackwardSetup& setup) {
-  switch (tile_unit_active()) {
-    case UnitKind::kHardware:
-      return hardware::amx_backward(setup);
-    case UnitKind::kEmulated:
-      return emulated::amx_backward(setup);
-    case UnitKind::kNone:
-      break;
-  }
-  if (!setup.all_are(DType::kBFloat16)) return nullptr;
-  switch (bf16_dots_active()) {
-    case UnitKind::kHardware:
-      return hardware::bf16_backward();
-    case UnitKind::kEmulated:
-      return emulated::bf16_backward();
-    case UnitKind::kNone:
-      break;
-  }
-  return nullptr;
-}
-
 const BackwardFunctions& functions_for(const BackwardSetup& setup) {
-  const BackwardFunctions* const special = special_functions(setup);
+  const BackwardFunctions* special =
+      functions_of(tile_unit_active(), hardware::amx_backward, emulated::amx_backward, setup);
+  if (special == nullptr && setup.all_are(DType::kBFloat16)) {
+    special = functions_of(bf16_dots_active(), hardware::bf16_backward, emulated::bf16_backward);
+  }
   return special != nullptr ? *special : float_backward();
 }
 

@@ -48,15 +48,7 @@ HWY_EXPORT(RunDecodeWeightsItem);
 
 const DecodeFunctions* bf16_decode(const DecodeSetup& setup) {
   if (!setup.types.all(DType::kBFloat16)) return nullptr;
-  switch (bf16_dots_active()) {
-    case UnitKind::kHardware:
-      return hardware::bf16_decode();
-    case UnitKind::kEmulated:
-      return emulated::bf16_decode();
-    case UnitKind::kNone:
-      break;
-  }
-  return nullptr;
+  return functions_of(bf16_dots_active(), hardware::bf16_decode, emulated::bf16_decode);
 }
 
 namespace {

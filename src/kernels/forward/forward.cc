@@ -87,29 +87,12 @@ const ForwardFunctions& float_forward() {
 
 namespace {
 
-const ForwardFunctions* special_functions(const ForwardSetup& setup) {
-  switch (tile_unit_active()) {
-    case UnitKind::kHardware:
-      return hardware::amx_forward(setup);
-    case UnitKind::kEmulated:
-      return emulated::amx_forward(setup);
-    case UnitKind::kNone:
-      break;
-  }
-  if (!setup.types.all(DType::kBFloat16)) return nullptr;
-  switch (bf16_dots_active()) {
-    case UnitKind::kHardware:
-      return hardware::bf16_forward();
-    case UnitKind::kEmulated:
-      return emulated::bf16_forward();
-    case UnitKind::kNone:
-      break;
-  }
-  return nullptr;
-}
-
 const ForwardFunctions& functions_for(const ForwardSetup& setup) {
-  const ForwardFunctions* const special = special_functions(setup);
+  const ForwardFunctions* special =
+      functions_of(tile_unit_active(), hardware::amx_forward, emulated::amx_forward, setup);
+  if (special == nullptr && setup.types.all(DType::kBFloat16)) {
+    special = functions_of(bf16_dots_active(), hardware::bf16_forward, emulated::bf16_forward);
+  }
   return special != nullptr ? *special : float_forward();
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "fovea/export.h"
@@ -43,6 +44,22 @@ UnitKind bf16_dots_active();
 /// target "AMX", emulated with the same bits on "AMX_EMULATED". Throws InvalidArgument if
 /// choose_target() does.
 UnitKind tile_unit_active();
+
+/// Returns the result of the first or the second function, or null without the unit.
+template <class Functions, class... Arguments>
+const Functions* functions_of(UnitKind kind, const Functions* (*hardware)(Arguments...),
+                              const Functions* (*emulated)(Arguments...),
+                              std::type_identity_t<Arguments>... arguments) {
+  switch (kind) {
+    case UnitKind::kHardware:
+      return hardware(arguments...);
+    case UnitKind::kEmulated:
+      return emulated(arguments...);
+    case UnitKind::kNone:
+      break;
+  }
+  return nullptr;
+}
 
 /// Returns whether the forward pass multiplies bfloat16 without converting it: by either of them.
 bool bf16_products_active();

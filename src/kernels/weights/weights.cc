@@ -43,15 +43,7 @@ namespace {
 
 const WeightsFunctions* bf16_functions(const WeightsSetup& setup) {
   if (!setup.types.all(DType::kBFloat16)) return nullptr;
-  switch (bf16_dots_active()) {
-    case UnitKind::kHardware:
-      return hardware::bf16_weights();
-    case UnitKind::kEmulated:
-      return emulated::bf16_weights();
-    case UnitKind::kNone:
-      break;
-  }
-  return nullptr;
+  return functions_of(bf16_dots_active(), hardware::bf16_weights, emulated::bf16_weights);
 }
 
 }  // namespace
