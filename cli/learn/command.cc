@@ -141,7 +141,7 @@ fs::path LearnCommand::write_pages(const std::vector<Lesson>& lessons) const {
   fs::path folder = given("--output") ? fs::path(output_) : default_folder();
   folder = fs::absolute(folder, error).lexically_normal();
   fs::create_directories(folder, error);
-  std::error_code ignored;  // the reason is that of the line above
+  std::error_code ignored;  // `error` has the reason
   if (!fs::is_directory(folder, ignored)) {
     throw OutputError(
         fmt::format("{}: cannot be created as a folder: {}", folder.string(),

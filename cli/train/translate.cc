@@ -116,7 +116,7 @@ std::vector<TranslateCommand::Text> TranslateCommand::texts() const {
   return result;
 }
 
-/// Returns the tokens of a text. Errors name its place.
+/// Returns the tokens of a text. Throws InvalidArgument, with its place, if it is not valid.
 std::vector<std::int64_t> TranslateCommand::tokens_of(const train::Model& model, const Text& text) {
   const std::int64_t most = model.options.max_length;
   try {

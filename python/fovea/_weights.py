@@ -227,7 +227,7 @@ class Weights(_Matrix):
         return Scores(self)
 
     def _part(self, rows: slice, cols: slice) -> NDArray[Any]:
-        if self._lse is None:  # the pass that finds it takes long, so room for the result is tried first
+        if self._lse is None:  # computing it takes long, so first check that the result fits in memory
             sizes = [len(range(*rows.indices(self._shape[0]))), len(range(*cols.indices(self._shape[1])))]
             np.empty(sizes, np.float32)  # half of it, if the inputs are float64
         return _fovea.weights(self._query, self._key, lse=self.lse, **self._tile(rows, cols))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In builds without tests: there are no emulated kernels.
+// Replaces the emulated kernels in builds without tests.
 
 #include "kernels/backward/backward_amx.h"
 #include "kernels/decode/decode_bf16.h"

@@ -176,7 +176,7 @@ for other in (dense.to_sparse(), dense.to_sparse_csr(), dense.to(torch.float8_e4
 
 def test_torch_layouts():
     pytest.importorskip("torch", exc_type=ImportError)
-    # In a process of its own, because the first tensor of a process is looked at differently.
+    # In a new process, because the first tensor of a process is converted in another way.
     result = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", REFUSED_FIRST], capture_output=True, text=True, check=False
     )

@@ -257,7 +257,7 @@ bool Array::read_dlpack(const ArrayRequest& request) {
     }
     if (!capsule.is_valid()) {
       if (!PyErr_ExceptionMatches(PyExc_Exception)) nb::raise_python_error();
-      nb::python_error error;  // takes the error: questions to the tensor must not find one pending
+      nb::python_error error;  // clears the error, because the calls below must not start with one
       if (is_tensor_of_torch(source_)) {
         if (!is_false(source_, "requires_grad", false)) {
           raise_value_error(

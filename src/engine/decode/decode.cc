@@ -95,8 +95,8 @@ std::int64_t most_queries(const Problem& problem) {
   return DecodeSize::of(problem, false, Decoded::kAll, RowsOfHead::kAny).most_queries;
 }
 
-/// Returns the settings of one of two plans whose progress is reported as one. It has the items
-/// from `first` on, of `total`.
+/// Returns settings that report the progress of one of two plans as part of `total` items. The
+/// plan's items start at `first`.
 Execution part_of(const Execution& whole, std::int64_t first, std::int64_t total) {
   Execution part = whole;
   part.progress = [&whole, first, total](std::int64_t done, std::int64_t) {
@@ -171,8 +171,11 @@ void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& 
       decode_rows(problem, cache, outputs, which, kFewAndMore[i], *plans[i], with);
     };
     const bool one_of_two = plans[i]->items() < items;
-    one_of_two&& execution.progress ? compute(part_of(execution, first, items))
-                                    : compute(execution);
+    if (one_of_two && execution.progress) {
+      compute(part_of(execution, first, items));
+    } else {
+      compute(execution);
+    }
     first += plans[i]->items();
   }
   if (watched) watch_decoding(problem, cache, outputs.lse, *given.lenses);

@@ -202,7 +202,7 @@ kernels::DecodeItem DecodePlan::item(const Problem& problem, const Cache& cache,
   item.value = cache.value(span, kv_head);
   item.key_begin = part * keys_per_part_;
   item.key_end = std::min(item.key_begin + keys_per_part_, span.kv_len);
-  // A packed sequence must not depend on the others; the items of a batch are read as one.
+  // Other packed sequences must not change the choice. The keys of a batch share the cache.
   const std::int64_t sequences = shape.sequences > 0 ? 1 : shape.batch;
   item.cached = static_cast<double>(sequences * shape.kv_heads * setup_.head_dim) *
                     static_cast<double>(span.kv_len) *

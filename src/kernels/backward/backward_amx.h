@@ -9,7 +9,8 @@
 namespace fovea::kernels {
 
 /// Return the entry points for the tile unit, or null if other passes are faster for these types.
-/// Call them only if tile_unit_active() has the value of the namespace.
+/// Call those of `hardware` only if tile_unit_active() is kHardware, and those of `emulated` only
+/// if it is kEmulated.
 namespace hardware {
 const BackwardFunctions* amx_backward(const BackwardSetup& setup);
 }

@@ -25,8 +25,8 @@ struct BackwardFunctions {
 const BackwardFunctions& float_backward();
 
 /// Return the entry points that use bfloat16 dot products, for inputs and a gradient of the context
-/// in bfloat16, or null if they are not compiled. Call them only if bf16_dots_active() has the
-/// value of the namespace.
+/// in bfloat16, or null if they are not compiled. Call those of `hardware` only if
+/// bf16_dots_active() is kHardware, and those of `emulated` only if it is kEmulated.
 namespace hardware {
 const BackwardFunctions* bf16_backward();
 }

@@ -24,7 +24,8 @@ struct DecodeFunctions {
 };
 
 /// Return the entry points that use bfloat16 dot products, for bfloat16 inputs, or null if they are
-/// not compiled. Call them only if bf16_dots_active() has the value of the namespace.
+/// not compiled. Call those of `hardware` only if bf16_dots_active() is kHardware, and those of
+/// `emulated` only if it is kEmulated.
 namespace hardware {
 const DecodeFunctions* bf16_decode();
 }

@@ -29,7 +29,8 @@ struct ForwardFunctions {
 const ForwardFunctions& float_forward();
 
 /// Return the entry points that multiply pairs of bfloat16, for bfloat16 inputs, or null if they
-/// are not compiled. Call them only if bf16_dots_active() has the value of the namespace.
+/// are not compiled. Call those of `hardware` only if bf16_dots_active() is kHardware, and those of
+/// `emulated` only if it is kEmulated.
 namespace hardware {
 const ForwardFunctions* bf16_forward();
 }

@@ -4,7 +4,7 @@
 // with FOVEA_EMULATED an emulation for tests (Intel 64 and IA-32 Architectures Software Developer's
 // Manual, volume 2, VDPBF16PS and VCVTNEPS2BF16).
 //
-// Included only by source files that are compiled for processors with these instructions
+// Included only by source files that are compiled for these instructions, or with FOVEA_EMULATED
 // (bf16_target-inl.h, amx_target-inl.h).
 
 #pragma once

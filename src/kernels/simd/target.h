@@ -45,7 +45,7 @@ UnitKind bf16_dots_active();
 /// choose_target() does.
 UnitKind tile_unit_active();
 
-/// Returns the result of the first or the second function, or null without the unit.
+/// Calls `hardware` or `emulated`, by `kind`, and returns its result; null for kNone.
 template <class Functions, class... Arguments>
 const Functions* functions_of(UnitKind kind, const Functions* (*hardware)(Arguments...),
                               const Functions* (*emulated)(Arguments...),

@@ -20,8 +20,8 @@ struct WeightsFunctions {
 };
 
 /// Return the entry points that use bfloat16 dot products, for queries and keys in bfloat16, or
-/// null if they are not compiled. Call them only if bf16_dots_active() has the value of the
-/// namespace.
+/// null if they are not compiled. Call those of `hardware` only if bf16_dots_active() is kHardware,
+/// and those of `emulated` only if it is kEmulated.
 namespace hardware {
 const WeightsFunctions* bf16_weights();
 }
