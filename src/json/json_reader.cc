@@ -324,6 +324,8 @@ Tensor JsonNode::numbers(int least, int most, bool special) const {
                            : (text == "inf" ? 1 : -1) * std::numeric_limits<double>::infinity());
       return;
     }
+    // Python's explain() writes infinity and NaN as these strings, which its users never see.
+    if (is_special_number(*node.json_)) node.fail("expected a finite number, got " + node.string());
     if (!node.is_number()) {
       node.expected(special ? "a number, \"-inf\", \"inf\" or \"nan\"" : "a number");
     }
@@ -356,7 +358,9 @@ void at_place(const JsonNode& node, const std::function<void()>& check) {
   } catch (const InvalidArgument& error) {
     const std::string message = error.what();
     const auto colon = message.find(": ");
-    node.fail(colon == std::string::npos ? message : message.substr(colon + 2));
+    if (colon == std::string::npos) node.fail(message);
+    const auto key = node.is_object() ? node.find(message.substr(0, colon)) : std::nullopt;
+    key.value_or(node).fail(message.substr(colon + 2));
   }
 }
 

@@ -102,7 +102,7 @@ class JsonDocument {
 FOVEA_API JsonDocument parse_json(std::string_view text, std::string_view place = "scene");
 
 /// Runs `check`. If `check` throws InvalidArgument, the option name at the start of the message is
-/// replaced with the path of `node`.
+/// replaced with the path of `node`, or of its key of that name.
 FOVEA_API void at_place(const JsonNode& node, const std::function<void()>& check);
 
 }  // namespace fovea::scene

@@ -13,6 +13,8 @@
 #include <fmt/format.h>
 
 #include "core/fail.h"
+#include "engine/call/problem.h"
+#include "problem/problem_shape.h"
 #include "recording/format.h"
 #include "text/text_width.h"
 
@@ -85,6 +87,13 @@ void check_tensors(const RecordedAttention& attention) {
       fmt::format("{} [{}, {}, {}, value_dim], as the key is, where value_dim is from 1 to {}",
                   dtype_name(key.dtype()), key.extent(0), key.extent(1), key.extent(2), kMaxDim),
       value);
+}
+
+void check_options(const AttentionOptions& options, const ProblemShape& shape, DType query_type,
+                   std::int64_t head_dim) {
+  validate(options, shape);
+  if (query_type == DType::kFloat64) return;
+  engine::check_float32(options.score, score_scale(options.score, head_dim));
 }
 
 void check_fit(const RecordedAttention& attention, const ProblemShape& shape,

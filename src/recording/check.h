@@ -37,6 +37,11 @@ TokenIndex index_of(const std::vector<TokenList>& tokens);
 /// Throws InvalidArgument unless query, key, lse and value fit each other.
 void check_tensors(const RecordedAttention& attention);
 
+/// Throws InvalidArgument unless options fit an attention of this shape, whose queries have this
+/// type and number of columns.
+void check_options(const AttentionOptions& options, const ProblemShape& shape, DType query_type,
+                   std::int64_t head_dim);
+
 /// Throws InvalidArgument unless the heads and token lists of an attention fit its shape.
 void check_fit(const RecordedAttention& attention, const ProblemShape& shape,
                const TokenIndex& tokens);

@@ -194,25 +194,28 @@ Description read_metadata(const Metadata& metadata) {
   return description;
 }
 
-AttentionOptions read_options(const JsonNode& attention, const ProblemShape& shape,
+AttentionOptions read_options(const JsonNode& node, const RecordedAttention& attention,
                               const scene::TensorLookup& tensors) {
   AttentionOptions options;
-  const auto node = attention.find("options");
-  if (!node) return options;
+  const auto written = node.find("options");
+  if (!written) return options;
+  const ProblemShape shape = attention.shape();
   // What is not understood here would change the weights.
-  node->require_object({"score", "mask", "alignment"});
-  if (const auto score = node->find("score")) {
+  written->require_object({"score", "mask", "alignment"});
+  if (const auto score = written->find("score")) {
     score->require_object({"scale", "softcap", "bias", "alibi", "relative", "sinks"});
     if (const auto scale = score->find("scale")) options.score.scale = scale->number();
     scene::parse_score_options(*score, shape, options.score, tensors);
   }
-  if (const auto mask = node->find("mask")) {
+  if (const auto mask = written->find("mask")) {
     options.mask = scene::parse_mask(*mask, shape, kMaxIndex, tensors);
   }
-  if (const auto alignment = node->find("alignment")) {
+  if (const auto alignment = written->find("alignment")) {
     options.alignment = scene::parse_alignment(*alignment, shape);
   }
-  scene::at_place(*node, [&] { validate(options, shape); });
+  scene::at_place(written->find("score").value_or(*written), [&] {
+    check_options(options, shape, attention.query->dtype(), attention.query->extent(3));
+  });
   return options;
 }
 

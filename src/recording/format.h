@@ -59,7 +59,7 @@ struct Description {
 Description read_metadata(const Metadata& metadata);
 
 /// Returns the options of an attention, whose tensors must be set.
-AttentionOptions read_options(const scene::JsonNode& attention, const ProblemShape& shape,
+AttentionOptions read_options(const scene::JsonNode& node, const RecordedAttention& attention,
                               const scene::TensorLookup& tensors);
 
 }  // namespace fovea::recording

@@ -228,7 +228,7 @@ Recording Recording::from_file(const TensorFile& file) {
       recording::check_tensors(attention);
       recording::check_fit(attention, attention.shape(), content->token_index);
       attention.options = recording::read_options(
-          description.nodes[i], attention.shape(),
+          description.nodes[i], attention,
           [&](const std::string& tensor) { return tensors.read_option(tensor); });
     }
     content->heading = std::move(description.heading);

@@ -61,7 +61,8 @@ class RecordingWriter::State {
     }
     check_description(attention);
     recording::check_tensors(attention);
-    check_options(attention.options, attention.shape());
+    const TensorView& query = attention.query;
+    check_options(attention.options, attention.shape(), query.dtype(), query.extent(3));
     write(attention);
     places_.emplace(attention.name, attentions_.size());
     attentions_.push_back(described(attention));
@@ -98,7 +99,9 @@ class RecordingWriter::State {
                     recording::shown(attention.name));
     }
     check_description(attention);
-    check_options(attention.options, shape_of(attention.name));
+    const std::string query = recording::tensor_name(attention.name, "query");
+    check_options(attention.options, shape_of(attention.name), spool_.dtype(query),
+                  spool_.shape(query)[3]);
     *own = described(attention);
   }
 
@@ -168,7 +171,8 @@ class RecordingWriter::State {
     }
   }
 
-  static void check_options(const AttentionOptions& options, const ProblemShape& shape) {
+  static void check_options(const AttentionOptions& options, const ProblemShape& shape,
+                            DType query_type, std::int64_t head_dim) {
     if (options.dropout.probability > 0) {
       fail_argument("dropout", "expected none in a recording, got {}", options.dropout.probability);
     }
@@ -178,7 +182,7 @@ class RecordingWriter::State {
                     "got {}",
                     options.sequences.count());
     }
-    validate(options, shape);
+    recording::check_options(options, shape, query_type, head_dim);
   }
 
   /// Returns the description, with the tensors that the options refer to, and without the others.

@@ -375,8 +375,12 @@ REFUSED = {
     "a recursive list": (ValueError, {"embeddings": itself()}, ["embeddings: expected at most 32 levels"]),
     "a vector": (ValueError, {"embeddings": [1, 2]}, ["embeddings: expected an array of rows"]),
     "ragged": (ValueError, {"embeddings": [[1, 2], [3]]}, ["embeddings[1]: expected 2 numbers"]),
-    "nan": (ValueError, {"embeddings": [[np.nan]]}, ["embeddings[0][0]: expected a number", "nan"]),
-    "infinity": (ValueError, {"embeddings": np.array([[1, np.inf]])}, ["embeddings[0][1]: expected a number", "inf"]),
+    "nan": (ValueError, {"embeddings": [[np.nan]]}, ["embeddings[0][0]: expected a finite number, got nan"]),
+    "infinity": (
+        ValueError,
+        {"embeddings": np.array([[1, np.inf]])},
+        ["embeddings[0][1]: expected a finite number, got inf"],
+    ),
     "masked": (TypeError, {"embeddings": np.ma.masked_less(WORDS, 0)}, ["embeddings", "masked", "MaskedArray"]),
     "rows of weights": (
         ValueError,

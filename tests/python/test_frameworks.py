@@ -156,6 +156,8 @@ def test_torch():
     assert [type(one) for one in mixed] == [torch.Tensor, np.ndarray, torch.Tensor]
     with raises(ValueError, "key", "CPU"):
         fovea.attention(query, key.to("meta"), value)
+    with raises(ValueError, "query", "Tensor without values", "transformed"):
+        torch.func.vmap(lambda one: fovea.attention(one, key, value))(query[None])
     with raises(TypeError, "value", "int32"):
         fovea.attention(query, key, value.int())
 
@@ -201,6 +203,8 @@ def test_jax():
         assert context.dtype == dtype
         np.testing.assert_allclose(wide(context), EXPECTED, atol=0.03 if dtype != jnp.float32 else 1e-5)
         assert isinstance(fovea.scaled_dot_product_attention(*arrays, is_causal=True), jax.Array)
+        with raises(ValueError, "query", "Tracer without values", "traced"):
+            jax.jit(fovea.attention)(*arrays)
         found = fovea.attention_backward(*arrays, context, lse, context)
         assert all(isinstance(one, jax.Array) and one.dtype == dtype for one in found)
         with raises(ValueError, "out", "JAX"):

@@ -219,12 +219,14 @@ bool Array::read_dlpack(const ArrayRequest& request) {
   }
   if (PyType_Check(source_)) return false;
   const nb::object place = nb::steal(PyObject_CallMethod(source_, "__dlpack_device__", nullptr));
-  if (!place.is_valid()) {
-    raise_from_python(
-        PyExc_ValueError,
-        fmt::format("{}: expected memory of the CPU, got {} that does not say where it lies",
-                    request.name, describe(source_)));
-  }
+  // Tracers of jax.jit and torch.func, tensors on "meta".
+  const auto refuse_without_values = [&] {
+    raise_from_python(PyExc_ValueError,
+                      fmt::format("{}: expected memory of the CPU, got {} without values, as "
+                                  "functions get that are traced or transformed",
+                                  request.name, describe(source_)));
+  };
+  if (!place.is_valid()) refuse_without_values();
   long device = 0, id = 0;
   {
     const nb::object first = nb::steal(PySequence_GetItem(place.ptr(), 0));
@@ -269,6 +271,10 @@ bool Array::read_dlpack(const ArrayRequest& request) {
         if (!layout.empty() && layout != "torch.strided") {
           raise_type_error("{}: expected a tensor of layout torch.strided, got one of {}",
                            request.name, layout);
+        }
+        if (is_false(source_, "is_quantized", false) && is_false(source_, "is_nested", false)) {
+          error.restore();
+          refuse_without_values();
         }
       }
       error.restore();

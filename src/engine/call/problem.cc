@@ -25,10 +25,22 @@ Memory check_input(const TensorView& tensor, std::string_view name) {
   return memory_of(tensor, name);
 }
 
-/// Checks options that are multiplied by a factor and stored in float32, where float64 values may
-/// overflow or underflow.
-void check_float32(const Problem& problem) {
-  const ScoreOptions& score = problem.options.score;
+ProblemShape shape_of(const TensorView& query, const TensorView& key, const TensorView& value,
+                      const AttentionOptions& options) {
+  const auto is_float64 = [](const TensorView& tensor) {
+    return tensor.dtype() == DType::kFloat64;
+  };
+  if (is_float64(key) != is_float64(query) || is_float64(value) != is_float64(query)) {
+    fail_argument(
+        "dtype", "expected float64 for query, key and value or for none of them, got {}, {} and {}",
+        dtype_name(query.dtype()), dtype_name(key.dtype()), dtype_name(value.dtype()));
+  }
+  return problem_shape(query, key, value, options);
+}
+
+}  // namespace
+
+void check_float32(const ScoreOptions& score, double scale) {
   const auto holds = [](double number) {
     return std::isfinite(static_cast<float>(number * std::numbers::log2e_v<double>));
   };
@@ -36,7 +48,6 @@ void check_float32(const Problem& problem) {
     fail_argument("scale", "expected a number that float32 holds, got {}", *score.scale);
   }
   if (score.softcap > 0.0) {
-    const double scale = problem.scale();
     if (!holds(score.softcap) || static_cast<float>(score.softcap) == 0.0f) {
       fail_argument("softcap", "expected a number that float32 holds, got {}", score.softcap);
     }
@@ -53,21 +64,6 @@ void check_float32(const Problem& problem) {
     }
   }
 }
-
-ProblemShape shape_of(const TensorView& query, const TensorView& key, const TensorView& value,
-                      const AttentionOptions& options) {
-  const auto is_float64 = [](const TensorView& tensor) {
-    return tensor.dtype() == DType::kFloat64;
-  };
-  if (is_float64(key) != is_float64(query) || is_float64(value) != is_float64(query)) {
-    fail_argument(
-        "dtype", "expected float64 for query, key and value or for none of them, got {}, {} and {}",
-        dtype_name(query.dtype()), dtype_name(key.dtype()), dtype_name(value.dtype()));
-  }
-  return problem_shape(query, key, value, options);
-}
-
-}  // namespace
 
 Problem make_problem(const TensorView& query, const TensorView& key, const TensorView& value,
                      const AttentionOptions& options) {
@@ -86,7 +82,7 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
     fail_argument("threads", "expected 0 (as many as OpenMP says) or more, got {}",
                   options.execution.threads);
   }
-  if (!problem.is_float64()) check_float32(problem);
+  if (!problem.is_float64()) check_float32(options.score, problem.scale());
   return problem;
 }
 

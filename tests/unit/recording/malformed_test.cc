@@ -230,6 +230,12 @@ TEST(RecordingMalformed, Options) {
        place + ".score.scale: expected a number, got the string \"1\""},
       {option_key("score", R"({"softcap": -1})"),
        place + ".score.softcap: expected a number above 0, or 0 for none, got -1"},
+      {option_key("score", R"({"scale": 1e39})"),
+       place + ".score.scale: expected a number that float32 holds, got 1e+39"},
+      {option_key("score", R"({"softcap": 1e-60})"),
+       place + ".score.softcap: expected a number that float32 holds, got 1e-60"},
+      {option_key("score", R"({"sinks": [0, 1e39]})"),
+       place + ".score.sinks: expected numbers that float32 holds, got 1e+39"},
       {option_key("score", R"({"bias": "zzz"})"),
        place + ".score.bias: expected the tensor \"zzz\", got none"},
       // Messages are cut at ": ", which names may contain.

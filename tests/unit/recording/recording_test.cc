@@ -369,6 +369,8 @@ TEST_F(RecordingFile, WriterRefusesWhatDoesNotFit) {
               HasSubstr("documents: expected query ids of shape [7] or [2, 7], got [3]"));
   EXPECT_THAT(refusal([](auto& a) { a.options.dropout.probability = 0.5; }),
               HasSubstr("dropout: expected none in a recording, got 0.5"));
+  EXPECT_EQ(refusal([](auto& a) { a.options.score.scale = 1e39; }),
+            "scale: expected a number that float32 holds, got 1e+39");
   EXPECT_EQ(message_of([&] {
               RecordingWriter writer(path_);
               writer.add(TokenList{.name = "text", .texts = {"fine", "\xff\xfe"}});
