@@ -238,11 +238,19 @@ class TopKeys {
     const Floats d;
     const Ints ints;
     const Words words;
-    // With 32 registers, short lists stay there while keys are inserted.
-    Element kept[kCount > 0 ? kCount : 1];
+    // With 32 registers, short lists stay there while keys are inserted. Two arrays, because the
+    // constructor of an array of elements has no target attribute, which NEON's vectors require.
+    constexpr int kKept = kCount > 0 ? kCount : 1;
+    Vector kept_scores[kKept];
+    hn::Vec<Ints> kept_keys[kKept];
+    const auto kept = [&](int n) HWY_ATTR { return Element{kept_scores[n], kept_keys[n]}; };
+    const auto keep = [&](int n, const Element& element) HWY_ATTR {
+      kept_scores[n] = element.score;
+      kept_keys[n] = element.key;
+    };
     if constexpr (kCount > 0) {
       HWY_UNROLL(8)
-      for (int n = 0; n < kCount; ++n) kept[n] = load(list, keys, n);
+      for (int n = 0; n < kCount; ++n) keep(n, load(list, keys, n));
     }
     const auto one = hn::Set(words, 1u);
     const auto zero = hn::Zero(words);
@@ -286,14 +294,14 @@ class TopKeys {
                        hn::IfThenElse(hn::RebindMask(ints, here_moves), key, here.key)};
       };
       if constexpr (kCount > 0) {
-        Mask here_moves = moves(kept[kCount - 1]);
+        Mask here_moves = moves(kept(kCount - 1));
         HWY_UNROLL(8)
         for (int n = kCount - 1; n > 0; --n) {
-          const Mask previous_moves = moves(kept[n - 1]);
-          kept[n] = moved(kept[n], kept[n - 1], here_moves, previous_moves);
+          const Mask previous_moves = moves(kept(n - 1));
+          keep(n, moved(kept(n), kept(n - 1), here_moves, previous_moves));
           here_moves = previous_moves;
         }
-        kept[0] = moved_first(kept[0], here_moves);
+        keep(0, moved_first(kept(0), here_moves));
       } else {
         Element here = load(list, keys, k_ - 1);
         Mask here_moves = moves(here);
@@ -309,7 +317,7 @@ class TopKeys {
     } while (!hn::AllTrue(words, hn::Eq(hn::Or(low, high), zero)));
     if constexpr (kCount > 0) {
       HWY_UNROLL(8)
-      for (int n = 0; n < kCount; ++n) store(kept[n], list, keys, n);
+      for (int n = 0; n < kCount; ++n) store(kept(n), list, keys, n);
     }
   }
 
