@@ -142,6 +142,7 @@ struct Rows {
   Tensor context;  ///< [rows, value_dim]
   Tensor lse;      ///< [rows]
   Tensor weights;  ///< [rows, kv_len]
+  Tensor scores;   ///< [rows, kv_len], those that enter the softmax; -inf where hidden
   /// The position of each row; `key` is the first key of the row's sequence.
   std::vector<ScorePosition> places = {};
 };

@@ -47,11 +47,11 @@ KvCache& changeable(PythonCache& self) {
 }
 
 void append(PythonCache& self, nb::handle key, nb::handle value, const Rotary* rotary) {
-  KvCache& cache = changeable(self);
   const Array keys(key.ptr(), {.name = "key"}), values(value.ptr(), {.name = "value"});
   check_rank(keys, "key");
   check_same_rank(values, "value", keys);
-  cache.append(with_rank_4(keys.view()), with_rank_4(values.view()), rotary);
+  // After the conversions, which may run Python code, and another thread meanwhile.
+  changeable(self).append(with_rank_4(keys.view()), with_rank_4(values.view()), rotary);
 }
 
 std::string repr(const PythonCache& self) {

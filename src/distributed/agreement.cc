@@ -95,8 +95,8 @@ std::string name_ranks(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + list;
 }
 
-/// Throws the errors among the reports of all ranks; `mine` is rethrown if it is the only one and
-/// not for other ranks to tell.
+/// Throws the errors among the reports of all ranks. `mine` is rethrown if all ranks report the
+/// same error, or if it is a failure: other ranks throw RankError then.
 void throw_errors(const std::vector<Report>& reports, const std::exception_ptr& mine) {
   // Invalid arguments first, then failures: if one rank fails, stopping others is a consequence.
   for (const Outcome outcome : {Outcome::kInvalid, Outcome::kFailed, Outcome::kStopped}) {
@@ -109,7 +109,8 @@ void throw_errors(const std::vector<Report>& reports, const std::exception_ptr& 
     }
     if (first == nullptr) continue;
     const bool all = ranks.begin()->second.size() == reports.size();
-    if (all && mine) std::rethrow_exception(mine);
+    const bool failed_here = outcome == Outcome::kFailed && report_of(mine).outcome == outcome;
+    if (mine && (all || failed_here)) std::rethrow_exception(mine);
     std::string text(first->words());
     const std::string who = name_ranks(ranks[first->words()]);
     const std::string more = ranks.size() > 1 ? " (other ranks report other errors)" : "";

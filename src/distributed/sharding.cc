@@ -3,6 +3,8 @@
 // Sharding (fovea/distributed.h): which rank owns which positions.
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -55,6 +57,10 @@ Sharding Sharding::lengths(const std::vector<std::int64_t>& lengths) {
   result.ranges_.resize(lengths.size());
   for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
     check_division(lengths[rank], 1);
+    if (lengths[rank] > std::numeric_limits<std::int64_t>::max() - result.length_) {
+      fail_argument("lengths", "expected a sum that int64 holds, got {} after {}", lengths[rank],
+                    result.length_);
+    }
     result.add(static_cast<int>(rank), {result.length_, result.length_ + lengths[rank]});
   }
   result.text_ = fmt::format("lengths({})", fmt::join(lengths, ", "));

@@ -92,14 +92,19 @@ Steps all_steps(const Problem& problem) {
 template <class Real>
 Rows selected_rows(const Problem& problem, std::span<const Row> rows) {
   const auto count = static_cast<std::int64_t>(rows.size());
+  const Shape pairs{count, problem.shape.kv_len};
   Rows result{Tensor(dtype_of<Real>(), {count, problem.value_dim}),
-              Tensor(dtype_of<Real>(), {count}),
-              Tensor(dtype_of<Real>(), {count, problem.shape.kv_len})};
+              Tensor(dtype_of<Real>(), {count}), Tensor(dtype_of<Real>(), pairs),
+              Tensor(dtype_of<Real>(), pairs)};
+  // Of the keys of other packed sequences.
+  std::ranges::fill(result.scores.span<Real>(), -std::numeric_limits<Real>::infinity());
   const RowAttention<Real> attention(problem);
   for (std::int64_t number = 0; number < count; ++number) {
     const RowSteps<Real> row = attention.attend(rows[static_cast<std::size_t>(number)]);
     store(result.context, number * problem.value_dim, row.context);
-    store(result.weights, number * problem.shape.kv_len + row.place.first.key_start, row.weights);
+    const std::int64_t first_key = number * problem.shape.kv_len + row.place.first.key_start;
+    store(result.weights, first_key, row.weights);
+    store(result.scores, first_key, row.masked);
     result.lse.at<Real>({number}) = row.lse;
     result.places.push_back(row.place.first);
   }

@@ -349,7 +349,7 @@ void run_with_action(const Action& action) {
 }
 
 TEST(MpiForwardErrors, AnErrorDuringWorkReachesAllRanks) {
-  const bool alone = ranks().size() == 1;
+  const bool failing = ranks().rank() == ranks().size() - 1;
   const std::string rank = "rank " + std::to_string(ranks().size() - 1);
   const auto fail_with = [&](const auto& error) {
     run_with_action([&error](std::int64_t done, std::int64_t) {
@@ -360,15 +360,16 @@ TEST(MpiForwardErrors, AnErrorDuringWorkReachesAllRanks) {
     fail_with(std::runtime_error("a broken disk"));
     ADD_FAILURE() << "no error";
   } catch (const std::runtime_error& error) {
-    EXPECT_EQ(error.what(), alone ? "a broken disk" : rank + ": a broken disk");
-    EXPECT_EQ(dynamic_cast<const mpi::RankError*>(&error) != nullptr, !alone);
+    EXPECT_EQ(error.what(), failing ? "a broken disk" : rank + ": a broken disk");
+    EXPECT_EQ(dynamic_cast<const mpi::RankError*>(&error) != nullptr, !failing);
   }
   try {
     fail_with(std::bad_alloc());
     ADD_FAILURE() << "no error";
   } catch (const std::bad_alloc&) {
-    EXPECT_TRUE(alone);
+    EXPECT_TRUE(failing);
   } catch (const mpi::RankError& error) {
+    EXPECT_FALSE(failing);
     EXPECT_EQ(error.what(), rank + ": out of memory");
   }
   EXPECT_EQ(refusal(large_problem({}, 64)), "no error");

@@ -48,6 +48,10 @@ TEST(Sharding, Lengths) {
   EXPECT_EQ(sharding.to_string(), "lengths(2, 0, 5)");
   EXPECT_FALSE(sharding == Sharding::contiguous(7, 3));
   EXPECT_TRUE(sharding == Sharding::lengths({2, 0, 5}));
+  EXPECT_EQ(message_of([] {
+              Sharding::lengths({INT64_MAX, 1});
+            }),
+            "lengths: expected a sum that int64 holds, got 1 after 9223372036854775807");
 }
 
 TEST(Sharding, EveryPositionHasOneOwner) {

@@ -144,20 +144,20 @@ void prepare(const Call& call, std::int64_t number) {
   if (call.memory.sink_sums == nullptr) return;
   // A sink is an additional score that has a weight but no value: ds = p (0 - delta).
   const double sink = call.problem.options.score.sinks[static_cast<std::size_t>(item.head)];
+  if (std::isinf(sink)) return;  // it has no weight, and its gradient is 0
   const VisiblePairs pairs_seen(call.problem.options);
   double sum = 0.0;
   for (std::int64_t q = item.begin; q < item.end; ++q) {
     const float lse = *rows.lse.row_as<float>(q);
     const double of_lse =
         rows.grad_lse.data == nullptr ? 0.0 : static_cast<double>(*rows.grad_lse.row_as<float>(q));
-    double weight = std::isinf(sink) ? 0.0 : std::exp(sink - static_cast<double>(lse));
-    if (lse == static_cast<float>(sink) && !std::isinf(sink)) weight = 1.0;
+    double weight = std::exp(sink - static_cast<double>(lse));
+    if (lse == static_cast<float>(sink)) weight = 1.0;
     double delta = static_cast<double>(rows.delta[q]);
     // The lse of a fully masked row is the sink, rounded. Whatever its context and the gradient of
     // its context are, even NaN, delta is that of a context of 0.
     const double rounding = 1e-6 * std::max(1.0, std::abs(sink));
-    const bool may_see_nothing =
-        !std::isinf(sink) && std::abs(sink - static_cast<double>(lse)) <= rounding;
+    const bool may_see_nothing = std::abs(sink - static_cast<double>(lse)) <= rounding;
     if (may_see_nothing && !(delta == -of_lse) && sees_nothing(pairs_seen, rows.head.forward, q)) {
       delta = -of_lse;
     }

@@ -13,7 +13,8 @@
 
 namespace fovea::engine {
 
-thread_local Workspace::Owned Workspace::kept_[2];
+thread_local constinit bool Workspace::ended_ = false;
+thread_local Workspace::Kept Workspace::kept_;
 
 namespace {
 
@@ -37,7 +38,7 @@ std::byte* allocate(std::size_t bytes) {
 void Workspace::Free::operator()(std::byte* memory) const { std::free(memory); }
 
 Workspace::Workspace(std::span<std::byte> given, std::size_t bytes, User user)
-    : kept_here_(kept_[static_cast<std::size_t>(user)]) {
+    : kept_here_(kept_for(user)) {
   if (!given.empty()) {
     void* at = given.data();
     std::size_t room = given.size();
@@ -48,7 +49,7 @@ Workspace::Workspace(std::span<std::byte> given, std::size_t bytes, User user)
     data_ = static_cast<std::byte*>(at);
     return;
   }
-  owned_ = std::exchange(kept_here_, {});
+  if (kept_here_ != nullptr) owned_ = std::exchange(*kept_here_, {});
   if (owned_.bytes < bytes) {
     owned_ = {};  // free the old memory first, so that the two never coexist
     owned_.memory.reset(allocate(bytes));
@@ -58,7 +59,7 @@ Workspace::Workspace(std::span<std::byte> given, std::size_t bytes, User user)
 }
 
 Workspace::~Workspace() {
-  if (owned_.bytes > kept_here_.bytes) kept_here_ = std::move(owned_);
+  if (kept_here_ != nullptr && owned_.bytes > kept_here_->bytes) *kept_here_ = std::move(owned_);
 }
 
 std::size_t Workspace::bytes_with_alignment(std::size_t bytes) {

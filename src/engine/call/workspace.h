@@ -45,11 +45,21 @@ class FOVEA_API Workspace {
     std::unique_ptr<std::byte, Free> memory;
     std::size_t bytes = 0;
   };
-  // Moved out during a call, so that a nested call (from a progress callback) finds it empty and
-  // allocates its own memory.
-  static thread_local Owned kept_[2];
+  /// The cached memory of a thread, by user. Moved out during a call, so that a nested call (from a
+  /// progress callback) finds it empty and allocates its own memory.
+  struct Kept {
+    Owned of[2];
+    ~Kept() { ended_ = true; }
+  };
+  static thread_local Kept kept_;
+  // Destructors of static and thread_local objects may call the library after that of kept_.
+  static thread_local bool ended_;
 
-  Owned& kept_here_;  // the one of this thread and user
+  static Owned* kept_for(User user) {
+    return ended_ ? nullptr : &kept_.of[static_cast<std::size_t>(user)];
+  }
+
+  Owned* kept_here_;  // the one of this thread and user
   Owned owned_;
   std::byte* data_ = nullptr;
 };

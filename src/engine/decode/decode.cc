@@ -20,6 +20,7 @@
 #include "core/fail.h"
 #include "engine/call/parallel.h"
 #include "engine/call/problem.h"
+#include "engine/call/progress.h"
 #include "engine/call/rows.h"
 #include "engine/call/workspace.h"
 #include "engine/decode/decode_lenses.h"
@@ -95,26 +96,29 @@ std::int64_t most_queries(const Problem& problem) {
   return DecodeSize::of(problem, false, Decoded::kAll, RowsOfHead::kAny).most_queries;
 }
 
-/// Returns settings that report the progress of one of two plans as part of `total` items. The
-/// plan's items start at `first`.
-Execution part_of(const Execution& whole, std::int64_t first, std::int64_t total) {
-  Execution part = whole;
-  part.progress = [&whole, first, total](std::int64_t done, std::int64_t) {
-    if (first == 0 || done > 0) whole.progress(first + done, total);
-  };
-  return part;
+/// The plans for sequences with few and with more queries; none for kinds that do not occur.
+using Plans = std::array<std::optional<DecodePlan>, std::size(kFewAndMore)>;
+
+Plans plans_of(const Problem& problem, bool paged, bool context, Decoded which) {
+  Plans plans;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    DecodeSize size = DecodeSize::of(problem, context, which, kFewAndMore[i]);
+    if (size.most_queries == 0) continue;
+    size.heads_together = paged;
+    plans[i].emplace(problem, size);
+  }
+  return plans;
 }
 
 void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutputs& outputs,
-                 Decoded which, RowsOfHead rows, const DecodePlan& plan,
+                 Decoded which, RowsOfHead rows, const DecodePlan& plan, std::byte* workspace,
                  const Execution& execution) {
-  const Workspace workspace(execution.workspace, plan.workspace_bytes());
   const ProblemShape& shape = problem.shape;
   const std::int64_t heads = plan.setup().most_heads * plan.setup().group;  // query heads per item
   const auto merge_head = [&](const SequenceSpan& span, std::int64_t first_item,
                               std::int64_t head) {
     for (std::int64_t q = 0; q < span.q_len; ++q) {
-      merge_row(problem, outputs, plan, workspace.data(), first_item, head % heads * span.q_len + q,
+      merge_row(problem, outputs, plan, workspace, first_item, head % heads * span.q_len + q,
                 {span.batch, head, span.query_start + q});
     }
   };
@@ -126,8 +130,7 @@ void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutp
     kernels::decode_item(
         plan.setup(),
         plan.item(problem, cache, item_number, head, 0, span.q_len, number % plan.parts()),
-        plan.part(workspace.data(), number), plan.scratch(workspace.data(), thread),
-        execution.stop);
+        plan.part(workspace, number), plan.scratch(workspace, thread), execution.stop);
     // If the keys are one part, this item has all that merge_row() reads.
     const std::int64_t end = plan.parts() == 1 ? std::min(head + heads, shape.q_heads) : head;
     for (std::int64_t h = head; h < end; ++h) merge_head(span, number, h);
@@ -155,30 +158,32 @@ void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& 
     lse = Tensor(DType::kFloat32, {shape.batch, shape.q_heads, shape.q_len});
     outputs.lse = lse;
   }
-  std::array<std::optional<DecodePlan>, std::size(kFewAndMore)> plans;
-  std::int64_t items = 0;
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    DecodeSize size = DecodeSize::of(problem, outputs.context.defined(), which, kFewAndMore[i]);
-    if (size.most_queries == 0) continue;
-    size.heads_together = cache.paged();
-    items += plans[i].emplace(problem, size).items();
-  }
-  std::int64_t first = 0;
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    if (!plans[i]) continue;
-    const Execution& execution = problem.options.execution;
-    const auto compute = [&](const Execution& with) {
-      decode_rows(problem, cache, outputs, which, kFewAndMore[i], *plans[i], with);
-    };
-    const bool one_of_two = plans[i]->items() < items;
-    if (one_of_two && execution.progress) {
-      compute(part_of(execution, first, items));
-    } else {
-      compute(execution);
-    }
-    first += plans[i]->items();
+  const Plans plans = plans_of(problem, cache.paged(), outputs.context.defined(), which);
+  std::size_t bytes = 0;
+  for (const auto& plan : plans) bytes = std::max(bytes, plan ? plan->workspace_bytes() : 0);
+  const Execution& execution = problem.options.execution;
+  const Workspace workspace(execution.workspace, bytes);
+  const auto compute = [&](std::size_t i, const Execution& with) {
+    decode_rows(problem, cache, outputs, which, kFewAndMore[i], *plans[i], workspace.data(), with);
+  };
+  if (plans[0] && plans[1]) {
+    JoinedProgress joined(execution);
+    compute(0, joined.next(plans[1]->items()));
+    compute(1, joined.next(0));
+  } else if (plans[0] || plans[1]) {
+    compute(plans[0] ? 0 : 1, execution);
   }
   if (watched) watch_decoding(problem, cache, outputs.lse, *given.lenses);
+}
+
+std::int64_t decode_items(const Problem& problem, const AttentionOutputs& outputs, Decoded which) {
+  if (!asks_for_anything(outputs)) return 0;
+  kernels::choose_target();
+  std::int64_t items = 0;
+  for (const auto& plan : plans_of(problem, false, outputs.context.defined(), which)) {
+    items += plan ? plan->items() : 0;
+  }
+  return items;
 }
 
 std::size_t decode_workspace_bytes(const Problem& problem, Decoded which) {
@@ -248,7 +253,7 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
   }
   const std::int64_t kv_len = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
   AttentionOptions with_lengths = options;
-  with_lengths.mask = options.mask & key_lengths(lengths);
+  if (!lengths.empty()) with_lengths.mask = options.mask & key_lengths(lengths);
   // Run the usual checks on views with the length of the longest item and stride 0 along tokens.
   // validate() above has already checked the real blocks.
   const auto as_long = [&](const TensorView& pool) {

@@ -18,6 +18,9 @@ namespace fovea::engine {
 void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& outputs,
             Decoded which);
 
+/// Returns the number of work items of decode() without lenses, on a cache that is not paged.
+std::int64_t decode_items(const Problem& problem, const AttentionOutputs& outputs, Decoded which);
+
 /// Returns the workspace that decode() needs.
 std::size_t decode_workspace_bytes(const Problem& problem, Decoded which);
 

@@ -19,6 +19,7 @@
 #include "engine/call/outputs.h"
 #include "engine/call/parallel.h"
 #include "engine/call/problem.h"
+#include "engine/call/progress.h"
 #include "engine/call/rows.h"
 #include "engine/call/workspace.h"
 #include "engine/decode/decode.h"
@@ -70,6 +71,11 @@ kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs&
     head.lse_head_stride = head_stride(outputs.lse);
   }
   return made;
+}
+
+/// Returns the problem with other options, which must outlive it.
+Problem with_options(const Problem& problem, const AttentionOptions& options) {
+  return {problem.query, problem.key, problem.value, options, problem.memory, problem.shape};
 }
 
 void forward_fused(const Problem& problem, bool decoded, const AttentionOutputs& outputs) {
@@ -128,26 +134,62 @@ void forward_in_tiles(const Problem& problem, const AttentionOutputs& outputs) {
   apart = apart && (outputs.context.defined() || outputs.lse.defined());
   if (!apart) return forward_fused(problem, false, outputs);
 
-  // Report the progress of both passes as one.
+  JoinedProgress joined(problem.options.execution);
   AttentionOptions options = problem.options;
-  const Problem part{problem.query, problem.key,    problem.value,
-                     options,       problem.memory, problem.shape};
-  const auto& progress = problem.options.execution.progress;
-  const std::int64_t more = ForwardPlan(problem, false, false, lenses).items();
-  std::int64_t before = 0;
-  if (progress) {
-    options.execution.progress = [&](std::int64_t done, std::int64_t total) {
-      before = total;
-      progress(done, total + more);
-    };
-  }
+  const Problem part = with_options(problem, options);
+  options.execution = joined.next(ForwardPlan(problem, false, false, lenses).items());
   forward_fused(part, false, {.context = outputs.context, .lse = outputs.lse});
-  if (progress) {
-    options.execution.progress = [&](std::int64_t done, std::int64_t total) {
-      if (done > 0) progress(before + done, before + total);
-    };
-  }
+  options.execution = joined.next(0);
   forward_fused(part, false, {.lenses = outputs.lenses});
+}
+
+/// Returns the largest workspace of all passes that a call may consist of.
+std::size_t workspace_bytes(const Problem& problem, const Lenses& lenses) {
+  kernels::choose_target();
+  // Work items are largest with a single thread.
+  AttentionOptions on_one_thread = problem.options;
+  on_one_thread.execution.threads = 1;
+  const Problem alone = with_options(problem, on_one_thread);
+  const kernels::LensSetup setup = lens_setup(problem, lenses);
+  std::size_t bytes = decode_workspace_bytes(problem, Decoded::kFaster);
+  for (const Problem* const planned : {&problem, &alone}) {
+    for (const bool decoded : {false, true}) {
+      for (const kernels::LensSetup& seen : {setup, kernels::LensSetup{}}) {
+        const ForwardPlan plan(*planned, decoded, !decoded, seen);
+        bytes = std::max(bytes, plan.workspace_bytes());
+      }
+    }
+  }
+  return bytes;
+}
+
+/// Computes some sequences in tiles and others by decoding, or decodes with lenses.
+void forward_in_passes(const Problem& problem, const Passes& passes,
+                       const AttentionOutputs& outputs) {
+  const AttentionOutputs decoded{.context = outputs.context, .lse = outputs.lse};
+  const bool decodes = passes.decode && asks_for_anything(decoded);
+  const bool watches = passes.decode && asks_for_lenses(outputs);
+  const std::int64_t decoding = decodes ? decode_items(problem, decoded, Decoded::kFaster) : 0;
+  std::int64_t watching = 0;
+  if (watches) {
+    watching = ForwardPlan(problem, true, false, lens_setup(problem, lenses_of(outputs))).items();
+  }
+  JoinedProgress joined(problem.options.execution);
+  AttentionOptions options = problem.options;
+  const Problem part = with_options(problem, options);
+  if (passes.tiles) {
+    options.execution = joined.next(decoding + watching);
+    forward_in_tiles(part, outputs);
+  }
+  if (decodes) {
+    options.execution = joined.next(watching);
+    decode(part, Cache(problem.key, problem.value), decoded, Decoded::kFaster);
+  }
+  if (watches) {
+    // The context does not depend on lenses, so it is decoded with lenses too.
+    options.execution = joined.next(0);
+    forward_fused(part, true, {.lenses = outputs.lenses});
+  }
 }
 
 /// Computes float64 attention with the reference implementation, with rows in parallel.
@@ -179,6 +221,7 @@ void forward_float64(const Problem& problem, const AttentionOutputs& outputs) {
     reference::MapRow map_row(columns, map.pool);
     for (std::int64_t begin = division.begin(item % parts), end = 0; begin < part_end;
          begin = end) {
+      if (execution.stop.stop_requested()) return;
       end = std::min(begin + rows_per_item, part_end);
       std::vector<reference::Row> rows;
       for (std::int64_t q = begin; q < end; ++q) rows.push_back({batch, head, q});
@@ -214,14 +257,19 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
   if (!engine::asks_for_anything(outputs)) return;
   if (problem.is_float64()) return engine::forward_float64(problem, outputs);
   const engine::Passes passes = engine::Passes::of(problem);
-  if (passes.tiles) engine::forward_in_tiles(problem, outputs);
-  if (passes.decode) {
-    engine::decode(problem, engine::Cache(key, value),
-                   {.context = outputs.context, .lse = outputs.lse}, engine::Decoded::kFaster);
-    // The context does not depend on lenses, so it is decoded with lenses too.
-    if (engine::asks_for_lenses(outputs)) {
-      engine::forward_fused(problem, true, {.lenses = outputs.lenses});
-    }
+  const bool watched = engine::asks_for_lenses(outputs);
+  if (const auto& given = options.execution.workspace;
+      !given.empty() && (watched || passes.tiles == passes.decode)) {
+    // Before the first of several passes writes its outputs.
+    const engine::Workspace fits(given,
+                                 engine::workspace_bytes(problem, engine::lenses_of(outputs)));
+  }
+  if (passes.decode && (passes.tiles || watched)) {
+    engine::forward_in_passes(problem, passes, outputs);
+  } else if (passes.decode) {
+    engine::decode(problem, engine::Cache(key, value), outputs, engine::Decoded::kFaster);
+  } else {
+    engine::forward_in_tiles(problem, outputs);
   }
 }
 
@@ -242,22 +290,7 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
   engine::OutputChecks checks(problem);
   engine::validate_lenses(problem, lenses, checks);
   if (problem.is_float64()) return 0;
-  kernels::choose_target();
-  // Work items are largest with a single thread.
-  AttentionOptions on_one_thread = options;
-  on_one_thread.execution.threads = 1;
-  const engine::Problem alone{query, key, value, on_one_thread, problem.memory, problem.shape};
-  const kernels::LensSetup setup = engine::lens_setup(problem, lenses);
-  std::size_t bytes = engine::decode_workspace_bytes(problem, engine::Decoded::kFaster);
-  for (const engine::Problem* const planned : {&problem, &alone}) {
-    for (const bool decoded : {false, true}) {
-      for (const kernels::LensSetup& seen : {setup, kernels::LensSetup{}}) {
-        const engine::ForwardPlan plan(*planned, decoded, !decoded, seen);
-        bytes = std::max(bytes, plan.workspace_bytes());
-      }
-    }
-  }
-  return engine::Workspace::bytes_with_alignment(bytes);
+  return engine::Workspace::bytes_with_alignment(engine::workspace_bytes(problem, lenses));
 }
 
 }  // namespace fovea

@@ -76,7 +76,8 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   setup_.scale = problem.scale();
   setup_.lenses = lenses;
   const kernels::ForwardSizes sizes = kernels::forward_sizes(setup_);
-  chunk_rows_ = sizes.panel_lanes * lenses.chunk_panels;
+  const std::int64_t chunk_panels = std::max(lenses.chunk_panels, sizes.item_panels);
+  chunk_rows_ = sizes.panel_lanes * chunk_panels;
   in_place_rows_ = sizes.in_place_lanes * lenses.chunk_panels;
   if (shape.q_heads != shape.kv_heads && !lenses.any()) in_place_vector_ = sizes.in_place_vector;
 
@@ -113,10 +114,9 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   chunks_per_item_ =
       cut_for_ == 1
           ? most_chunks
-          : std::clamp(
-                all_chunks /
-                    (cut_for_ * (sizes.block_keys > 0 ? kLargeItemsPerThread : kItemsPerThread)),
-                std::min(lenses.chunk_panels > 1 ? 1 : kMinPanels, most_chunks), most_chunks);
+          : std::clamp(all_chunks / (cut_for_ * (sizes.block_keys > 0 ? kLargeItemsPerThread
+                                                                      : kItemsPerThread)),
+                       std::min(chunk_panels > 1 ? 1 : kMinPanels, most_chunks), most_chunks);
   for (std::int64_t s = 0; s < shape.items(); ++s) {
     const SequenceSpan span = this->span(s);
     const std::int64_t chunks = this->chunks(rows(span));
@@ -126,7 +126,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
     items_ += count * groups(span);
     if (count > 0) {
       setup_.most_panels =
-          std::max(setup_.most_panels, (chunks + count - 1) / count * lenses.chunk_panels);
+          std::max(setup_.most_panels, (chunks + count - 1) / count * chunk_panels);
     }
   }
   scratch_bytes_ = kernels::forward_scratch_bytes(setup_);

@@ -20,6 +20,7 @@
 #include "core/fail.h"
 #include "engine/call/contiguous.h"
 #include "engine/call/outputs.h"
+#include "engine/call/progress.h"
 #include "engine/lenses/lenses.h"
 #include "engine/weights/head_sums.h"
 #include "engine/weights/weights_call.h"
@@ -107,29 +108,19 @@ void summarize(const Problem& problem, const HeadSummary& summary) {
   RowsTold told(shape, summary);
   Chunks chunks(problem, kChunkQueries);
 
-  // Report the progress of both passes as one.
+  JoinedProgress joined(problem.options.execution);
   AttentionOptions options = problem.options;
+  options.execution = joined.next(chunks.count());
   options.execution.workspace = {};
-  const auto& progress = problem.options.execution.progress;
-  std::int64_t rows_items = 0;
-  if (progress) {
-    options.execution.progress = [&](std::int64_t done, std::int64_t total) {
-      rows_items = total;
-      progress(done, total + chunks.count());
-    };
-  }
   Lenses lenses;
   lenses.rows = {.entropy = told.entropy, .mean_distance = told.mean_distance};
   if (told.maximum.defined()) lenses.rows.maximum = told.maximum;
   if (told.first_key.defined()) lenses.rows.first_key = told.first_key;
   attention_forward(problem.query, problem.key, problem.value, options,
                     {.lse = told.lse, .lenses = &lenses});
-  if (progress) {
-    options.execution.progress = [&](std::int64_t done, std::int64_t total) {
-      if (done > 0) progress(rows_items + done, rows_items + total);
-    };
-  }
 
+  options.execution = joined.next(0);
+  options.execution.workspace = {};
   const WeightInputs inputs{problem.query, problem.key, told.lse};
   const Problem second{problem.query, problem.key, problem.value, options, problem.memory, shape};
   const WeightsCall call(inputs, second);

@@ -110,6 +110,7 @@ void receive_float64(const Problem& problem, const ReceivedAttention& received) 
     const std::int64_t batch = item / shape.q_heads;
     const std::int64_t head = item % shape.q_heads;
     for (std::int64_t q = 0; q < shape.q_len; ++q) {
+      if (execution.stop.stop_requested()) return;
       const reference::Row row{batch, head, q};
       const reference::Rows found =
           reference::attention_rows(all, problem.options, std::span(&row, 1));

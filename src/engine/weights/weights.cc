@@ -81,17 +81,17 @@ void rectangle_float64(const Problem& problem, const WeightTile& tile, bool scor
   const Contiguous query(problem.query), key(problem.key);
   const reference::Inputs all{query.view(), key.view(), key.view()};
   const Execution& execution = problem.options.execution;
-  for_each_item(execution, thread_count(execution, tile.queries), tile.queries,
-                [&](std::int64_t number, int) {
-                  const reference::Row row{tile.batch, tile.head, tile.first_query + number};
-                  const reference::Rows found =
-                      reference::attention_rows(all, problem.options, std::span(&row, 1));
-                  for (std::int64_t j = 0; j < tile.keys; ++j) {
-                    const double weight = found.weights.at<double>({0, tile.first_key + j});
-                    numbers.at<double>({number, j}) =
-                        scores ? std::log(weight) + found.lse.at<double>({0}) : weight;
-                  }
-                });
+  for_each_item(
+      execution, thread_count(execution, tile.queries), tile.queries,
+      [&](std::int64_t number, int) {
+        const reference::Row row{tile.batch, tile.head, tile.first_query + number};
+        const reference::Rows found =
+            reference::attention_rows(all, problem.options, std::span(&row, 1));
+        const Tensor& row_numbers = scores ? found.scores : found.weights;
+        for (std::int64_t j = 0; j < tile.keys; ++j) {
+          numbers.at<double>({number, j}) = row_numbers.at<double>({0, tile.first_key + j});
+        }
+      });
 }
 
 void pooled_float64(const Problem& problem, const WeightTile& tile, const PooledMap& map) {
@@ -103,6 +103,7 @@ void pooled_float64(const Problem& problem, const WeightTile& tile, const Pooled
   for_each_item(execution, thread_count(execution, rows), rows, [&](std::int64_t r, int) {
     reference::MapRow cells(divide_columns(map, tile.keys), map.pool);
     for (std::int64_t q = division.begin(r); q < division.begin(r + 1); ++q) {
+      if (execution.stop.stop_requested()) return;
       const reference::Row row{tile.batch, tile.head, tile.first_query + q};
       const reference::Rows found =
           reference::attention_rows(all, problem.options, std::span(&row, 1));

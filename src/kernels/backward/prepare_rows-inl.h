@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -64,8 +65,11 @@ inline void prepare_rows(const BackwardSetup& setup, const BackwardRows& rows) {
     const float lse = *rows.lse.row_as<float>(q);
     const float of_lse = rows.grad_lse.data == nullptr ? 0.0f : *rows.grad_lse.row_as<float>(q);
     const bool sees_nothing = lse == kMinusInfinity;
-    // An infinite log2_sum makes all weights 0.
-    rows.log2_sum[q] = sees_nothing ? std::numeric_limits<float>::infinity() : lse * kLog2E;
+    // An infinite log2_sum makes all weights 0. A finite one saturates, as scores do.
+    constexpr float kMost = std::numeric_limits<float>::max();
+    rows.log2_sum[q] = sees_nothing         ? std::numeric_limits<float>::infinity()
+                       : std::isfinite(lse) ? std::clamp(lse * kLog2E, -kMost, kMost)
+                                            : lse;
     rows.delta[q] =
         sees_nothing
             ? 0.0f

@@ -20,6 +20,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "fovea/simd_math-inl.h"
+
 #include "kernels/backward/backward.h"
 #include "kernels/backward/backward_scratch.h"
 #include "kernels/backward/bias_gradient-inl.h"
@@ -162,8 +164,11 @@ class RowProducts {
     return scratch_.gradients + (kRowsArePairs ? k * kPanelLanes : 0);
   }
 
-  /// Returns 2^x, a weight.
-  static HWY_INLINE Vector weight(Vector x) { return Arithmetic::exp2_of_nonpositive(x); }
+  /// Returns 2^x, a weight, for x = score - lse, which rounding may make positive if lse is large.
+  static HWY_INLINE Vector weight(Vector x) {
+    return Arithmetic::exp2_of_nonpositive(
+        fovea::HWY_NAMESPACE::simd_math::at_most(Floats(), 0.0f, x));
+  }
 
   /// Stores weights of the keys `k` and k + 1.
   HWY_INLINE void store_weights(const Vector (&weight)[2], std::int64_t k, std::int64_t lane) {

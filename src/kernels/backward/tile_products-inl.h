@@ -166,8 +166,9 @@ class TileProducts {
   }
   float* gradients_of(std::int64_t) const { return scratch_.gradients; }
 
-  /// Returns 2^x with the precision of float32, as gradients of biases are not rounded.
-  static HWY_INLINE Vector weight(Vector x) { return Numbers::exact_weight(x); }
+  /// As RowProducts::weight(), with the precision of float32, as gradients of biases are not
+  /// rounded.
+  static HWY_INLINE Vector weight(Vector x) { return weight_of<Numbers>(x); }
 
   /// Stores weights and gradients in place of the scores and dP; end_tile() rounds them.
   HWY_INLINE void store_weights(const Vector (&weight)[2], std::int64_t k, std::int64_t lane) {

@@ -7,12 +7,20 @@
 
 #include <cstdint>
 
+#include "fovea/simd_math-inl.h"
+
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/tile_unit-inl.h"
 #include "kernels/tile/amx_numbers-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
+
+/// Returns 2^x, as RowProducts::weight().
+template <class Numbers>
+HWY_INLINE Vector weight_of(Vector x) {
+  return Numbers::exact_weight(fovea::HWY_NAMESPACE::simd_math::at_most(Floats(), 0.0f, x));
+}
 
 /// Where the operands of a unit are stored: keys in ascending order, two at a time.
 template <class Numbers>
@@ -85,7 +93,7 @@ class UnitGradients {
 
  private:
   HWY_INLINE Vector weight(const float* score, Vector log2_sum) const {
-    return Numbers::exact_weight(hn::MulSub(factor_, hn::Load(Floats(), score), log2_sum));
+    return weight_of<Numbers>(hn::MulSub(factor_, hn::Load(Floats(), score), log2_sum));
   }
 
   Vector factor_, log2_sum0_, log2_sum1_, delta0_, delta1_;

@@ -381,7 +381,7 @@ class DecodePass {
                             row % item_.q_len * rows.query_stride + first * rows.key_stride;
     const auto add = [&](const auto* numbers) {
       for (std::int64_t k = 0; k < count; ++k) {
-        const auto number = static_cast<float>(numbers[at + k * rows.key_stride]);
+        const float number = bias_number(numbers[at + k * rows.key_stride]);
         const float scaled = number * static_cast<float>(kLog2E);
         // Only -inf masks; a finite bias does not, however low.
         scores[k] =

@@ -101,8 +101,12 @@ const ForwardFunctions& functions_for(const ForwardSetup& setup) {
 ForwardSizes forward_sizes(const ForwardSetup& setup) {
   const ForwardFunctions& functions = functions_for(setup);
   static const std::int64_t vector = HWY_DYNAMIC_DISPATCH(VectorLanes)();
-  return {functions.panel_lanes, functions.in_place ? panel_lanes() : functions.panel_lanes,
-          functions.in_place ? vector : 0, functions.number_bytes, functions.block_keys};
+  return {functions.panel_lanes,
+          functions.in_place ? panel_lanes() : functions.panel_lanes,
+          functions.in_place ? vector : 0,
+          functions.number_bytes,
+          functions.block_keys,
+          functions.item_panels};
 }
 
 std::size_t forward_scratch_bytes(const ForwardSetup& setup) {

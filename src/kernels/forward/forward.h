@@ -22,6 +22,7 @@ struct ForwardSizes {
   std::int64_t number_bytes = 0;  // of a tensor element once it is packed for the products
   /// Unless 0, the keys of a block. Then many blocks are packed together, and items may be large.
   std::int64_t block_keys = 0;
+  std::int64_t item_panels = 1;  // items end at multiples of so many panels
 };
 /// Returns the sizes for the types, options and lenses of `setup`; the other members may be unset.
 ForwardSizes forward_sizes(const ForwardSetup& setup);

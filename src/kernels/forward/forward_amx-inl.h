@@ -4,6 +4,10 @@
 
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
 #include "kernels/forward/forward-inl.h"
 #include "kernels/forward/forward_bf16.h"
 #include "kernels/lenses/amx_lenses-inl.h"
@@ -62,7 +66,15 @@ inline void amx_float_item(const ForwardSetup& setup, const ForwardItem& item,
     const FlushToZero flush;
     pass.run(stop);
   }
-  if (!stop.stop_requested()) pass.for_refused(redo);
+  if (stop.stop_requested()) return;
+  // At the edge of a mask, the bits of a row depend on the rows of its panel. Where a run begins
+  // depends on the refused rows alone, but where it is cut, on the number of threads.
+  const std::int64_t lanes = float_forward().panel_lanes;
+  pass.for_refused([&](std::int64_t q_begin, std::int64_t q_end) {
+    const std::int64_t whole = std::min((q_begin + lanes - 1) / lanes * lanes, q_end);
+    if (q_begin < whole) redo(q_begin, whole);
+    if (whole < q_end) redo(whole, q_end);
+  });
 }
 
 /// In float32, a product of the tile unit has 32 dimensions. Calls with lenses use FMA, because a
@@ -79,12 +91,15 @@ inline const ForwardFunctions* amx_functions(const ForwardSetup& setup) {
                                           .in_place = false,
                                           .number_bytes = 2 * AmxBf16::kParts,
                                           .block_keys = AmxBf16::kBlockKeys};
-  static constexpr ForwardFunctions kFloat{.scratch_bytes = &amx_float_scratch_bytes,
-                                           .item = &amx_float_item,
-                                           .panel_lanes = kPanelLanes,
-                                           .in_place = true,
-                                           .number_bytes = 2 * AmxFloat::kParts,
-                                           .block_keys = AmxFloat::kBlockKeys};
+  // Items end where panels of float_forward() end, too.
+  static const ForwardFunctions kFloat{
+      .scratch_bytes = &amx_float_scratch_bytes,
+      .item = &amx_float_item,
+      .panel_lanes = kPanelLanes,
+      .in_place = true,
+      .number_bytes = 2 * AmxFloat::kParts,
+      .block_keys = AmxFloat::kBlockKeys,
+      .item_panels = std::lcm(kPanelLanes, panel_lanes()) / kPanelLanes};
   if (setup.types.all(DType::kBFloat16)) return &kBf16;
   return amx_pays_in_float(setup) ? &kFloat : nullptr;
 }

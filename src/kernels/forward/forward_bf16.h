@@ -23,6 +23,7 @@ struct ForwardFunctions {
   bool in_place;                // whether items in place have panels of float_forward()
   std::int64_t number_bytes;    // of a packed tensor element
   std::int64_t block_keys = 0;  // 0: any
+  std::int64_t item_panels = 1;
 };
 
 /// Returns the entry points in float32 arithmetic, for all types, of the active target.

@@ -212,7 +212,7 @@ class ScoreStages {
   float bias_at(std::int64_t index) const {
     const TensorView& bias = score_.bias;
     if (bias.dtype() == DType::kFloat64) {
-      return static_cast<float>(static_cast<const double*>(bias.data())[index]);
+      return bias_number(static_cast<const double*>(bias.data())[index]);
     }
     return with_element_type(bias.dtype(), [&](auto* type) {
       return static_cast<float>(static_cast<decltype(type)>(bias.data())[index]);

@@ -123,6 +123,55 @@ TEST(AttentionBackwardFarNumbers, RowsThatSeeNothingDoNotChangeABit) {
   }
 }
 
+TEST(AttentionBackwardFarNumbers, RowsOfTheLowestBiasThatNoLossDependsOnChangeNothing) {
+  // The usual mask of rows of padding in other libraries.
+  for (const double lowest : {-kMost, -2.4e38, -1e9}) {
+    SCOPED_TRACE(lowest);
+    FarProblem p;
+    Tensor bias(DType::kFloat32, {kFarKeys.q_len, kFarKeys.kv_len});
+    const auto gradients = [&] { return p.gradients(AttentionOptions{.score = {.bias = bias}}); };
+    for (const std::int64_t row : {0, 77, 139}) {
+      for (const std::int64_t head : {0, 1}) {
+        fill_with(p.loss.context.view()[0][head][row], 0.0);
+        fill_with(p.loss.lse.view()[0][head][row], 0.0);
+      }
+    }
+    const reference::Gradients expected = gradients();
+    for (const std::int64_t row : {0, 77, 139}) fill_with(bias.view()[row], lowest);
+    const reference::Gradients found = gradients();
+    EXPECT_TRUE(same_bits(found.key, expected.key));
+    EXPECT_TRUE(same_bits(found.value, expected.value));
+  }
+}
+
+TEST(AttentionBackwardFarNumbers, NoWeightExceedsOne) {
+  // A score of which the lse rounds off more than 1.
+  for (const double factor : {1e7, 1e9, 1e10}) {
+    SCOPED_TRACE(factor);
+    FarProblem p;
+    change_all(p.problem.key.view()[0][0][9], [&](double x) { return factor * x; });
+    const reference::Gradients found = p.gradients({});
+    for (std::int64_t c = 0; c < 40; ++c) {
+      double sizes = 0.0;
+      for (const std::int64_t head : {0, 1}) {
+        for (std::int64_t row = 0; row < kFarKeys.q_len; ++row) {
+          sizes += std::abs(p.loss.context.value({0, head, row, c}));
+        }
+      }
+      EXPECT_LE(std::abs(found.value.value({0, 0, 9, c})), 1.01 * sizes);
+    }
+  }
+}
+
+TEST(AttentionBackwardFarNumbers, SinksOfMinusInfinityHaveNoGradient) {
+  FarProblem p;
+  fill_with(p.loss.context.view()[0][1][3], kNan);
+  const double none = -std::numeric_limits<double>::infinity();
+  const reference::Gradients found = p.gradients(AttentionOptions{.score = {.sinks = {0.5, none}}});
+  EXPECT_TRUE(std::isfinite(found.sinks.value({0})));
+  EXPECT_EQ(found.sinks.value({1}), 0.0);
+}
+
 TEST(AttentionBackwardFarNumbers, ItemsOfBothKindsAddInOrder) {
   // A far key in the first of several blocks, so that products of two kinds add to the same query
   // gradients.

@@ -2,6 +2,7 @@
 //
 // Stop tokens, progress callbacks, and exceptions thrown by a progress callback.
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 #include "fovea/attention.h"
 #include "fovea/error.h"
+#include "fovea/lens_buffers.h"
 #include "fovea/mask.h"
 
 #include "support/forward.h"
@@ -166,6 +168,38 @@ TEST(AttentionProgress, CountsFromZeroToTotalInSequence) {
         EXPECT_EQ(calls[n], std::pair(static_cast<std::int64_t>(n), total));
       }
     }
+  }
+}
+
+TEST(AttentionProgress, PassesOfOneCallCountOn) {
+  struct Case {
+    ProblemShape shape;
+    PackedSequences sequences;
+    bool lenses;
+  };
+  const std::vector<Case> cases{
+      {{1, 1, 1, 2, 500}, {}, true},
+      {{1, 4, 2, 134, 600, 2}, {{0, 4, 134}, {0, 300, 600}}, false},
+      {{1, 4, 2, 135, 600, 3}, {{0, 1, 5, 135}, {0, 99, 300, 600}}, true}};
+  for (const Case& each : cases) {
+    const RandomProblem p = stored_problem(each.shape, 64, 64);
+    Tensor context(storage(), p.query.shape());
+    LensBuffers seen(each.shape, DType::kFloat32, {.statistics = true});
+    const Lenses lenses = seen.lenses();
+    std::vector<std::int64_t> steps, totals;
+    AttentionOptions options{.sequences = each.sequences};
+    options.execution.progress = [&](std::int64_t done, std::int64_t total) {
+      steps.push_back(done);
+      totals.push_back(total);
+    };
+    attention_forward(p.query, p.key, p.value, options,
+                      {.context = context, .lenses = each.lenses ? &lenses : nullptr});
+    ASSERT_GE(steps.size(), 2U);
+    EXPECT_EQ(steps.front(), 0);
+    EXPECT_EQ(steps.back(), totals.back());
+    EXPECT_TRUE(std::ranges::is_sorted(steps));
+    EXPECT_EQ(std::ranges::count(steps, 0), 1);
+    EXPECT_EQ(std::ranges::count(totals, totals.front()), std::ssize(totals));
   }
 }
 

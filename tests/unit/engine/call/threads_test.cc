@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,6 +49,42 @@ TEST_F(AttentionThreads, AnyNumberGivesTheSameBits) {
       EXPECT_TRUE(same_bits(run(options, threads), one)) << name << ", " << threads;
     }
   }
+}
+
+TEST_F(AttentionThreads, AnyNumberGivesTheSameBitsWithFarNumbers) {
+  // Some rows are computed in another way where the tile unit multiplies parts of float32.
+  for (const double number : {1e-32, 1e20, std::numeric_limits<double>::infinity(),
+                              std::numeric_limits<double>::quiet_NaN()}) {
+    RandomProblem p = stored_problem({1, 2, 1, 320, 320}, 64, 64);
+    fill((number < 1 ? p.key : p.value).view()[0][0][53], number);
+    for (const Mask& mask : {causal(), window(40, 11)}) {
+      const auto run = [&](int threads) {
+        return forward(p.inputs(), {.mask = mask, .execution = {.threads = threads}});
+      };
+      const Forward one = run(1);
+      for (const int threads : {2, 3, 5, 8}) EXPECT_TRUE(same_bits(run(threads), one)) << number;
+    }
+  }
+}
+
+TEST_F(AttentionThreads, CallsFromDestructorsOfItsThread) {
+  // Destroyed after the thread's workspace, which is created later.
+  struct Last {
+    const RandomProblem* problem = nullptr;
+    Forward* result = nullptr;
+    ~Last() {
+      if (result != nullptr) *result = forward(problem->inputs());
+    }
+  };
+  Forward within, after;
+  std::thread([&] {
+    static thread_local Last last;
+    last.problem = &problem_;
+    last.result = &after;
+    within = forward(problem_.inputs());
+  }).join();
+  EXPECT_TRUE(same_bits(within, forward(problem_.inputs())));
+  EXPECT_TRUE(same_bits(after, within));
 }
 
 TEST_F(AttentionThreads, ThreadCountIsLimitedByTheWork) {
@@ -130,6 +167,23 @@ TEST_F(AttentionThreads, WorkspaceSufficesForASingleOutput) {
     ASSERT_EQ(message_of([&] { attention_forward(query, key, value, options, {.lse = lse}); }),
               "no error")
         << shape.q_len << " x " << shape.kv_len << ", dims " << head_dim << " and " << value_dim;
+  }
+}
+
+TEST_F(AttentionThreads, TooSmallAWorkspaceIsRejectedBeforeTheFirstOfSeveralPasses) {
+  const RandomProblem p = stored_problem({1, 4, 2, 134, 600, 2}, 64, 64);
+  AttentionOptions options{.sequences = {{0, 4, 134}, {0, 300, 600}}};
+  const std::size_t enough = attention_forward_workspace(p.query, p.key, p.value, options);
+  Tensor context(storage(), p.query.shape());
+  for (std::size_t bytes = 1000; bytes < enough; bytes = bytes * 5 / 4) {
+    std::vector<std::byte> memory(bytes);
+    options.execution.workspace = memory;
+    fill(context, kUntouched);
+    EXPECT_NE(message_of([&] {
+                attention_forward(p.query, p.key, p.value, options, {.context = context});
+              }),
+              "no error");
+    EXPECT_TRUE(all_are(context, kUntouched)) << bytes;
   }
 }
 

@@ -368,6 +368,19 @@ TEST(AttentionDecode, LongPagedCachesMatchContiguousBitForBit) {
   }
 }
 
+TEST(AttentionDecode, PagedWithoutBatchItems) {
+  const RandomProblem p = in_float32({2, 4, 2, 1, 50}, 16, 16);
+  const Blocks blocks(p, 16, {50, 40}, DType::kFloat32);
+  const Tensor table(DType::kInt64, {0, 4}), lengths(DType::kInt64, {0});
+  PagedKeyValue none = blocks.view();
+  none.block_table = table;
+  none.lengths = lengths;
+  const Tensor query(DType::kFloat32, {0, 4, 1, 16});
+  Tensor context(DType::kFloat32, {0, 4, 1, 16});
+  EXPECT_EQ(message_of([&] { attention_decode(query, none, {}, {.context = context}); }),
+            "no error");
+}
+
 TEST(AttentionDecode, PagedLayoutOfOtherLibraries) {
   const RandomProblem p = in_float32({2, 4, 2, 1, 50}, 16, 16);
   const Blocks blocks(p, 8, {50, 29}, DType::kFloat32);

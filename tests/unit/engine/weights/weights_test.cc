@@ -165,6 +165,15 @@ TEST(AttentionWeights, ScoresMatchTheSoftmaxInput) {
   }
 }
 
+TEST(AttentionWeights, ScoresOfFloat64NeedNoWeight) {
+  const Tensor query = Tensor::from({1, 1, 1, 1}, std::vector<double>{1.0});
+  const std::vector<double> scores{0.0, -100.0, -744.0, -800.0, -5000.0};
+  const Tensor key = Tensor::from({1, 1, 5, 1}, scores);
+  Tensor found(DType::kFloat64, {1, 5});
+  attention_scores({query, key}, {.queries = 1, .keys = 5}, {.score = {.scale = 1.0}}, found);
+  for (std::size_t j = 0; j < scores.size(); ++j) EXPECT_EQ(found.span<double>()[j], scores[j]);
+}
+
 /// The oracle's weights and visible pairs of a tile, looked up once for several pooled maps.
 struct KnownTile {
   KnownTile(const Known& known, const WeightTile& tile) : keys(tile.keys) {
