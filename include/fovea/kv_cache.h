@@ -42,8 +42,8 @@ struct KvCacheOptions {
 /// Memory  the tokens of each head are contiguous, in the order in which decoding reads them, and
 ///         start at a multiple of 64 bytes. From 512 KB on, 2 MB pages are used if the system has
 ///         them. A capacity reserves only address space: physical memory is allocated as tokens are
-///         written, and released when the cache grows or is destroyed. A generous capacity
-///         therefore costs little.
+///         written, up to one such page per head in advance, and released when the cache grows or
+///         is destroyed. A generous capacity therefore costs little.
 /// Threads several threads may call const members at the same time; other members need exclusive
 ///         access.
 /// Errors  throws InvalidArgument naming the argument, the expected and the actual value; CacheFull

@@ -18,6 +18,8 @@
 #include "fovea/error.h"
 #include "fovea/files.h"
 
+#include "core/fail.h"
+
 namespace fovea::nn {
 namespace {
 
@@ -43,9 +45,22 @@ std::string mismatch(const TensorInfo& tensor, const Parameter& parameter) {
   return {};
 }
 
+/// Compares the end of a path with an ending in lower case, ignoring the path's case.
+bool has_ending(std::string_view path, std::string_view ending) {
+  if (path.size() < ending.size()) return false;
+  return std::ranges::equal(
+      path.substr(path.size() - ending.size()), ending, [](char found, char expected) {
+        return expected == (found >= 'A' && found <= 'Z' ? found - 'A' + 'a' : found);
+      });
+}
+
 }  // namespace
 
 void save_parameters(const Parameters& parameters, const std::string& path) {
+  // write_tensors also writes .npy files and standard output, both without names of tensors.
+  if (!has_ending(path, ".safetensors") && !has_ending(path, ".npz")) {
+    fail("{}: expected a name that ends in .safetensors or .npz", path);
+  }
   std::vector<NamedTensor> tensors;
   for (const Parameter& parameter : parameters) {
     tensors.push_back({parameter.name, parameter.value.view()});
@@ -81,9 +96,16 @@ void load_parameters(Parameters& parameters, const std::string& path) {
                     path, fmt::join(said, "; ")));
   }
 
+  // All tensors are read before any is copied, because reading a damaged .npz may fail at any of
+  // them.
+  std::vector<Tensor> values;
+  for (const Parameter& parameter : parameters) {
+    values.push_back(convert(file.read(parameter.name), parameters.dtype()));
+  }
+  std::size_t number = 0;
   for (Parameter& parameter : parameters) {
     // Copied into the existing tensor, because others hold views of it.
-    const Tensor read = convert(file.read(parameter.name), parameters.dtype());
+    const Tensor& read = values[number++];
     std::copy_n(static_cast<const std::byte*>(read.view().data()),
                 static_cast<std::size_t>(read.size()) * dtype_size(read.dtype()),
                 static_cast<std::byte*>(parameter.value.view().data()));

@@ -61,8 +61,8 @@ double CrossEntropy::forward(const TensorView& logits, const TensorView& targets
     ++counted_;
   }
 
-  // Per row: the loss, 1 if the argmax is the target (else 0), and lse.
-  const MutableTensorView results = results_.of(DType::kFloat64, {logits_.extent(0), 3});
+  const MutableTensorView results =
+      results_.of(DType::kFloat64, {logits_.extent(0), passes::kLossResults});
   with_real(logits_.dtype(), [&](auto zero) {
     using Real = decltype(zero);
     const auto pass = logits_pass<Real>(logits_, wanted, options_, results);

@@ -14,6 +14,7 @@
 #include "nn/items.h"
 #include "nn/multiply.h"
 #include "nn/rows.h"
+#include "nn/stop.h"
 
 namespace fovea::nn {
 namespace {
@@ -62,6 +63,7 @@ MutableTensorView GeneralAttention::forward(const TensorView& query, const Tenso
   context_ = context_buffer_.of(dtype, {rows, values_.extent(1)});
   lse_ = lse_buffer_.of(dtype, {batch_, 1, q_len_});
   affine(query_, weight_.value, {}, projected_);
+  options_.execution.stop = current_stop();
   const engine::OpenMpThreads threads;  // those of the matrix products
   attention_forward(one_head(TensorView(projected_), batch_, q_len_),
                     one_head(keys_, batch_, kv_len_), one_head(values_, batch_, kv_len_), options_,
@@ -104,6 +106,7 @@ GeneralAttention::Gradients GeneralAttention::backward(const TensorView& grad_co
   const MutableTensorView grad_query = grad_query_.of(dtype, {batch_ * q_len_, query_dim_});
   const MutableTensorView grad_keys = grad_keys_.of(dtype, {keys, key_dim_});
   const MutableTensorView grad_values = grad_values_.of(dtype, {keys, value_dim});
+  options_.execution.stop = current_stop();
   const engine::OpenMpThreads threads;  // those of the matrix products
   attention_backward(
       {one_head(TensorView(projected_), batch_, q_len_), one_head(keys_, batch_, kv_len_),

@@ -17,6 +17,7 @@
 #include "core/fail.h"
 #include "nn/multiply.h"
 #include "nn/rows.h"
+#include "nn/stop.h"
 
 namespace fovea::nn {
 namespace {
@@ -34,6 +35,11 @@ MultiHeadAttentionOptions checked_options(MultiHeadAttentionOptions options) {
   if (!(options.dropout >= 0.0 && options.dropout < 1.0)) {
     fail("dropout: expected a probability in [0, 1), got {}", options.dropout);
   }
+  if (options.rotary) {
+    // Checks the rotation now, before there are parameters, instead of in the first forward.
+    Tensor row(DType::kFloat32, {1, options.width / options.heads});
+    apply_rotary(row, 0, *options.rotary, row);
+  }
   return options;
 }
 
@@ -49,11 +55,11 @@ View part(const View& of, std::int64_t first, std::int64_t count) {
 }
 
 /// Returns columns [first, first + heads * head_dim) of [batch * length, width] as
-/// [batch, heads, length, head_dim].
-MutableTensorView as_heads(const MutableTensorView& rows, std::int64_t batch, std::int64_t first,
+/// [batch, heads, length, head_dim]. `items` is [batch, length, ...]: without items, the number of
+/// rows does not tell the length.
+MutableTensorView as_heads(const MutableTensorView& rows, const Shape& items, std::int64_t first,
                            std::int64_t heads, std::int64_t head_dim) {
-  const std::int64_t pitch = rows.extent(1);
-  const std::int64_t length = batch == 0 ? 0 : rows.extent(0) / batch;
+  const std::int64_t pitch = rows.extent(1), batch = items[0], length = items[1];
   return {rows.address({0, first}),
           rows.dtype(),
           {batch, heads, length, head_dim},
@@ -107,6 +113,7 @@ MutableTensorView MultiHeadAttention::forward(const TensorView& x, const TensorV
   shape_ = x.shape();
   const std::int64_t batch = shape_[0], rows = x_.extent(0);
   memory_ = {};
+  memory_shape_ = memory.defined() ? memory.shape() : shape_;
   if (memory.defined()) {
     project(memory, "memory", width, 2 * kv_width_, projected_memory_);
     if (memory.extent(0) != batch) {
@@ -123,11 +130,12 @@ MutableTensorView MultiHeadAttention::forward(const TensorView& x, const TensorV
   attention_.mask = mask;
   attention_.alignment = Alignment::top_left();
   attention_.dropout = model_.dropout(dropout_, options_.dropout);
+  attention_.execution.stop = current_stop();
   const MutableTensorView context = context_.of(dtype, {rows, width});
   const MutableTensorView lse = lse_.of(dtype, {batch, options_.heads, heads_.query.extent(2)});
   const engine::OpenMpThreads threads;  // those of the matrix products
   attention_forward(heads_.query, heads_.key, heads_.value, attention_,
-                    {as_heads(context, batch, 0, options_.heads, head_dim_), lse});
+                    {as_heads(context, shape_, 0, options_.heads, head_dim_), lse});
   return out_.forward(reshaped(context, shape_));
 }
 
@@ -145,12 +153,11 @@ MutableTensorView MultiHeadAttention::project(const TensorView& x, std::string_v
 
 MultiHeadAttention::Heads<MutableTensorView> MultiHeadAttention::split(
     const MutableTensorView& of_x, const MutableTensorView& of_memory) const {
-  const std::int64_t batch = shape_[0];
   const MutableTensorView& keys = memory_.defined() ? of_memory : of_x;
   const std::int64_t first = memory_.defined() ? 0 : options_.width;
-  return {as_heads(of_x, batch, 0, options_.heads, head_dim_),
-          as_heads(keys, batch, first, options_.kv_heads, head_dim_),
-          as_heads(keys, batch, first + kv_width_, options_.kv_heads, head_dim_)};
+  return {as_heads(of_x, shape_, 0, options_.heads, head_dim_),
+          as_heads(keys, memory_shape_, first, options_.kv_heads, head_dim_),
+          as_heads(keys, memory_shape_, first + kv_width_, options_.kv_heads, head_dim_)};
 }
 
 void MultiHeadAttention::rotate(const MutableTensorView& rows, std::int64_t first_position,
@@ -171,7 +178,7 @@ MutableTensorView MultiHeadAttention::backward(const TensorView& grad_y) {
 MutableTensorView MultiHeadAttention::backward(const TensorView& grad_y,
                                                const MutableTensorView& grad_memory) {
   const DType dtype = in_weight_.value.dtype();
-  const std::int64_t batch = shape_[0], width = options_.width;
+  const std::int64_t width = options_.width;
   const std::int64_t own = memory_.defined() ? width : width + 2 * kv_width_;
   const MutableTensorView grad_context = out_.backward(grad_y);
   const MutableTensorView grad_projected = grad_projected_.of(dtype, {x_.extent(0), own});
@@ -181,8 +188,10 @@ MutableTensorView MultiHeadAttention::backward(const TensorView& grad_y,
   }
   const Heads<MutableTensorView> to = split(grad_projected, grad_of_memory);
   const auto heads_of = [&](const MutableTensorView& contexts) {
-    return as_heads(reshaped(contexts, {x_.extent(0), width}), batch, 0, options_.heads, head_dim_);
+    return as_heads(reshaped(contexts, {x_.extent(0), width}), shape_, 0, options_.heads,
+                    head_dim_);
   };
+  attention_.execution.stop = current_stop();
   const engine::OpenMpThreads threads;  // those of the matrix products
   attention_backward({heads_.query, heads_.key, heads_.value, heads_of(context_.last()),
                       lse_.last(), heads_of(grad_context)},
@@ -211,30 +220,32 @@ KvCache MultiHeadAttention::new_cache(std::int64_t batch, std::int64_t capacity)
 MutableTensorView MultiHeadAttention::step(const TensorView& x, KvCache& cache) {
   const std::int64_t width = options_.width, kv_heads = options_.kv_heads;
   const MutableTensorView projected = project(x, "x", 0, width + 2 * kv_width_, projected_);
-  const std::int64_t batch = x.extent(0), before = cache.length();
-  rotate(as_heads(projected, batch, 0, options_.heads, head_dim_), before, false);
-  const MutableTensorView key = as_heads(projected, batch, width, kv_heads, head_dim_);
+  const std::int64_t before = cache.length();
+  rotate(as_heads(projected, x.shape(), 0, options_.heads, head_dim_), before, false);
+  const MutableTensorView key = as_heads(projected, x.shape(), width, kv_heads, head_dim_);
   rotate(key, before, false);
-  cache.append(key, as_heads(projected, batch, width + kv_width_, kv_heads, head_dim_));
-  return decode(x.shape(), cache, causal());
+  cache.append(key, as_heads(projected, x.shape(), width + kv_width_, kv_heads, head_dim_));
+  return decode(x.shape(), cache, causal(), before);
 }
 
 void MultiHeadAttention::keep_memory(const TensorView& memory, KvCache& cache) {
   const MutableTensorView projected =
       project(memory, "memory", options_.width, 2 * kv_width_, projected_memory_);
-  const std::int64_t batch = memory.extent(0);
-  cache.append(as_heads(projected, batch, 0, options_.kv_heads, head_dim_),
-               as_heads(projected, batch, kv_width_, options_.kv_heads, head_dim_));
+  const MutableTensorView key =
+      as_heads(projected, memory.shape(), 0, options_.kv_heads, head_dim_);
+  rotate(key, cache.length(), false);
+  cache.append(key, as_heads(projected, memory.shape(), kv_width_, options_.kv_heads, head_dim_));
 }
 
 MutableTensorView MultiHeadAttention::look(const TensorView& x, const KvCache& memory,
-                                           const Mask& mask) {
-  project(x, "x", 0, options_.width, projected_);
-  return decode(x.shape(), memory, mask);
+                                           const Mask& mask, std::int64_t first_position) {
+  const MutableTensorView projected = project(x, "x", 0, options_.width, projected_);
+  rotate(as_heads(projected, x.shape(), 0, options_.heads, head_dim_), first_position, false);
+  return decode(x.shape(), memory, mask, first_position);
 }
 
 MutableTensorView MultiHeadAttention::decode(const Shape& shape, const KvCache& cache,
-                                             const Mask& mask) {
+                                             const Mask& mask, std::int64_t first_position) {
   const std::int64_t batch = shape[0], rows = shape[0] * shape[1];
   // A cache of one batch item is broadcast to all sequences, by a stride of 0.
   const auto shared = [&](const TensorView& of) {
@@ -245,15 +256,17 @@ MutableTensorView MultiHeadAttention::decode(const Shape& shape, const KvCache& 
     strides[0] = 0;
     return TensorView(of.data(), of.dtype(), all, strides);
   };
-  heads_ = {as_heads(projected_.last(), batch, 0, options_.heads, head_dim_), shared(cache.key()),
+  heads_ = {as_heads(projected_.last(), shape, 0, options_.heads, head_dim_), shared(cache.key()),
             shared(cache.value())};
   attention_ = {};
   attention_.mask = mask;
+  attention_.alignment = Alignment::offset(first_position);
+  attention_.execution.stop = current_stop();
   const MutableTensorView context = context_.of(DType::kFloat32, {rows, options_.width});
   const MutableTensorView lse = lse_.of(DType::kFloat32, {batch, options_.heads, shape[1]});
   const engine::OpenMpThreads threads;  // those of the matrix products
   attention_decode(heads_.query, heads_.key, heads_.value, attention_,
-                   {as_heads(context, batch, 0, options_.heads, head_dim_), lse});
+                   {as_heads(context, shape, 0, options_.heads, head_dim_), lse});
   return out_.forward(reshaped(context, shape));
 }
 
@@ -261,10 +274,15 @@ Tensor MultiHeadAttention::weights() const {
   const TensorView &query = heads_.query, &key = heads_.key;
   const std::int64_t group = options_.heads / options_.kv_heads;
   const double scale = 1.0 / std::sqrt(static_cast<double>(head_dim_));
+  // Empty before the first forward. Otherwise all items have the same offset.
+  const std::vector<std::int64_t>& offsets = attention_.alignment.values();
+  const std::int64_t offset = offsets.empty() ? 0 : offsets[0];
   Tensor weights(in_weight_.value.dtype(),
                  {query.extent(0), query.extent(1), query.extent(2), key.extent(2)});
   for_each_index(weights.shape(), [&](const Index& at) {
-    if (!attention_.mask.visible({.batch = at[0], .head = at[1], .query = at[2], .key = at[3]})) {
+    if (at[3] == 0) throw_if_stopped();
+    if (!attention_.mask.visible(
+            {.batch = at[0], .head = at[1], .query = at[2], .key = at[3], .offset = offset})) {
       return;
     }
     double score = 0.0;

@@ -16,6 +16,7 @@
 #include <omp.h>
 
 #include "nn/rows.h"
+#include "nn/stop.h"
 
 namespace fovea::nn {
 namespace {
@@ -104,6 +105,7 @@ void sgemm_in_blocks(const Factor& left, const Factor& right, const MutableTenso
 void multiply_float64(const Factor& left, const Factor& right, const MutableTensorView& result,
                       bool add) {
   for_each_index(result.shape(), [&](const Index& at) {
+    if (at[1] == 0) throw_if_stopped();
     double sum = add ? result.at<double>(at) : 0.0;
     for (std::int64_t k = 0; k < columns_of(left); ++k) {
       sum += element(left, at[0], k) * element(right, k, at[1]);
@@ -118,6 +120,7 @@ void multiply(const Factor& left, const Factor& right, const MutableTensorView& 
   const std::int64_t rows = rows_of(left), columns = columns_of(right);
   assert(rows_of(right) == columns_of(left) && result.shape() == Shape({rows, columns}));
   if (rows == 0 || columns == 0) return;
+  throw_if_stopped();
   if (result.dtype() == DType::kFloat64) return multiply_float64(left, right, result, add);
   // If the inner dimension is empty, blocks have no first element to address, and there are no sums
   // to split.

@@ -16,7 +16,8 @@ struct Factor {
 inline Factor transposed(const TensorView& matrix) { return {matrix, true}; }
 
 /// Computes result = left right, or result += left right if `add` is set. All three have the same
-/// dtype, float32 or float64. The last dimension of the result is contiguous.
+/// dtype, float32 or float64. The last dimension of the result is contiguous. Throws Stopped after
+/// a stop request (nn/stop.h).
 void multiply(const Factor& left, const Factor& right, const MutableTensorView& result,
               bool add = false);
 

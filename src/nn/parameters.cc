@@ -36,6 +36,10 @@ Parameter* Parameters::find(std::string_view name) {
   return const_cast<Parameter*>(std::as_const(*this).find(name));
 }
 
+void Parameters::shrink(std::size_t size) {
+  while (all_.size() > size) all_.pop_back();
+}
+
 std::int64_t Parameters::count() const {
   std::int64_t sum = 0;
   for (const Parameter& parameter : all_) sum += parameter.value.size();

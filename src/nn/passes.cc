@@ -251,11 +251,12 @@ void cross_entropy(const Logits<Real>& rows, std::int64_t begin, std::int64_t en
           sum<double>(rows.classes, [=](std::int64_t c) { return static_cast<double>(from[c]); });
       loss -= share * total / static_cast<double>(rows.classes);
     }
-    double* const to = rows.results + 3 * r;
+    double* const to = rows.results + kLossResults * r;
     to[0] = loss;
     // The argmax is the first of equal maxima.
     to[1] = from[wanted] == largest && std::find(from, from + wanted, largest) == from + wanted;
-    to[2] = lse;
+    to[2] = static_cast<double>(largest);
+    to[3] = exponentials;
   }
 }
 
@@ -263,7 +264,8 @@ template <class Real>
 void cross_entropy_gradient(const Logits<Real>& rows, double scale_of_all, Real* gradient,
                             std::int64_t begin, std::int64_t end) {
   const auto scale = static_cast<Real>(scale_of_all);
-  const auto spread = static_cast<Real>(rows.smoothing / static_cast<double>(rows.classes));
+  const auto scaled_spread =
+      static_cast<Real>(scale_of_all * rows.smoothing / static_cast<double>(rows.classes));
   const auto rest = static_cast<Real>(1.0 - rows.smoothing);
   for (std::int64_t r = begin; r < end; ++r) {
     const std::int64_t wanted = rows.wanted[r];
@@ -273,9 +275,11 @@ void cross_entropy_gradient(const Logits<Real>& rows, double scale_of_all, Real*
       continue;
     }
     const Real* HWY_RESTRICT const from = rows.logits + r * rows.row_stride;
-    const auto lse = static_cast<Real>(rows.results[3 * r + 2]);
+    const double* const results = rows.results + kLossResults * r;
+    const auto largest = static_cast<Real>(results[2]);
+    const auto factor = static_cast<Real>(scale_of_all / results[3]);
     for (std::int64_t c = 0; c < rows.classes; ++c) {
-      to[c] = scale * (elementary::exp(from[c] - lse) - spread);
+      to[c] = factor * elementary::exp(from[c] - largest) - scaled_spread;
     }
     to[wanted] -= scale * rest;
   }

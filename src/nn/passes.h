@@ -38,6 +38,8 @@ struct Norm {
   Real *normal, *inverse;
 };
 
+inline constexpr std::int64_t kLossResults = 4;
+
 /// Rows of logits.
 template <class Real>
 struct Logits {
@@ -46,7 +48,10 @@ struct Logits {
   const std::int64_t* wanted;
   std::int64_t ignored;  // rows whose wanted class is this are skipped; -1 skips none
   double smoothing;
-  double* results;  // [rows, 3]: loss, 1 if the argmax is the target (else 0), lse
+  // [rows, kLossResults]: loss, 1 if the argmax is the target (else 0), the maximum, and the sum of
+  // exp(logit - maximum). The last two are apart because their lse, rounded to float32, would take
+  // digits from the gradient of large logits.
+  double* results;
 };
 
 /// The coefficients of one Adam step, shared by all parameters.

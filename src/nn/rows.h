@@ -15,6 +15,7 @@
 
 #include "engine/call/parallel.h"
 #include "engine/call/workspace.h"
+#include "nn/stop.h"
 
 namespace fovea::nn {
 
@@ -65,7 +66,8 @@ Real* row(const MutableTensorView& rows, std::int64_t number) {
 }
 
 /// Splits [0, count) into ranges of `grain` and calls work(begin, end) for each, in parallel.
-/// Ranges depend only on `count` and `grain`, so the thread count never affects rounding.
+/// Throws Stopped after a stop request (nn/stop.h). Ranges depend only on `count` and `grain`, so
+/// the thread count never affects rounding.
 template <class Callable>
 void for_each_range(std::int64_t count, std::int64_t grain, const Callable& work) {
   const std::int64_t items = (count + grain - 1) / grain;
@@ -74,7 +76,7 @@ void for_each_range(std::int64_t count, std::int64_t grain, const Callable& work
   };
   if (items == 0) return;
   const engine::OpenMpThreads threads;  // those of the matrix products
-  engine::for_each_item({}, engine::thread_count({}, items), items, item);
+  engine::for_each_item({.stop = current_stop()}, engine::thread_count({}, items), items, item);
 }
 
 /// Calls work(begin, end) for ranges of rows of about 16,000 elements each, in parallel.

@@ -105,11 +105,13 @@ TransformerDecoderLayer::Caches TransformerDecoderLayer::begin(const TensorView&
 
 MutableTensorView TransformerDecoderLayer::step(const TensorView& x, Caches& caches,
                                                 const Mask& memory_mask) {
+  const std::int64_t before = caches.own.length();
   const MutableTensorView looked_back = around_self_attention_.forward(
       x, [&](const TensorView& in) { return self_attention_.step(in, caches.own); });
-  const MutableTensorView looked_over = around_cross_attention_.forward(
-      looked_back,
-      [&](const TensorView& in) { return cross_attention_.look(in, caches.memory, memory_mask); });
+  const MutableTensorView looked_over =
+      around_cross_attention_.forward(looked_back, [&](const TensorView& in) {
+        return cross_attention_.look(in, caches.memory, memory_mask, before);
+      });
   return around_feed_forward_.forward(
       looked_over, [&](const TensorView& in) { return feed_forward_.forward(in); });
 }

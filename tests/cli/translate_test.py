@@ -198,6 +198,15 @@ class Errors(TranslateTest):
         self.assertIn("nowhere.tsv", self.fails(*self.command("--data", "nowhere.tsv")))
         self.assertFalse(self.folder.exists())
 
+    def test_refused_models_leave_nothing(self):
+        for options, message in (
+                (("--width", "6", "--heads", "2"), "rotary: expected an even number of dims to rotate, got 3"),
+                (("--width", "6", "--heads", "4"), "heads: expected a divisor of width 6, got 4"),
+        ):
+            self.assertIn(message, self.fails(*self.command("--data", self.data, *options, "--steps", "2")))
+            self.assertFalse(self.folder.exists())
+        self.succeed(*self.command("--data", self.data, "--width", "6", "--heads", "3", "--steps", "2"))
+
     def test_invalid_runs(self):
         self.train("--steps", "5")
         self.assertIn("there is a run already; --resume goes on with it",

@@ -2,6 +2,7 @@
 """Tests decode, KvCache and rotary embedding."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -90,6 +91,30 @@ def test_cache_in_use():
     thread.join()
     assert refused > 0
     cache.append(rows[:, :1], rows[:, :1])
+
+    reading = threading.Event()
+
+    def read():
+        reading.set()
+        for _ in range(20):
+            fovea.decode(query, cache, threads=1)
+
+    class Late:
+        """An array whose conversion lets another thread begin to read the cache."""
+
+        def __dlpack__(self, **options):
+            thread.start()
+            reading.wait()
+            time.sleep(0.02)
+            return rows[:, :1].__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return rows.__dlpack_device__()
+
+    thread = threading.Thread(target=read)
+    with raises(RuntimeError, "another thread"):
+        cache.append(Late(), rows[:, :1])
+    thread.join()
 
 
 ROWS = np.ones((2, 3, 4), np.float32)

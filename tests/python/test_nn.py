@@ -153,6 +153,39 @@ def test_any_strides(case):
     assert np.array_equal(one[0], other[0])
 
 
+@pytest.mark.parametrize("wrap", [lambda mask: mask, fovea.dense, lambda mask: fovea.dense(mask) & fovea.window(2, 2)])
+def test_masks_are_copied(wrap):
+    x, memory, grad = normal(2, 4, 8), normal(2, 5, 8), normal(2, 4, 8)
+    mask, memory_mask = np.tri(4, dtype=bool), np.tri(4, 5, dtype=bool)
+    layers = {
+        nn.MultiHeadAttention(8, 2, dtype="float64"): lambda layer, own, over: layer.forward(x, mask=own),
+        nn.TransformerEncoderLayer(8, 2, 4, dtype="float64"): lambda layer, own, over: layer.forward(x, mask=own),
+        nn.TransformerDecoderLayer(8, 2, 4, dtype="float64"): lambda layer, own, over: layer.forward(
+            x, memory, mask=own, memory_mask=over
+        ),
+    }
+    for layer, forward in layers.items():
+        forward(layer, wrap(mask), wrap(memory_mask))
+        expected, weights = np.copy(layer.backward(grad)[0]), layer.weights()
+        own, over = mask.copy(), memory_mask.copy()
+        forward(layer, wrap(own), wrap(over))
+        own[...], over[...] = ~own, ~over
+        assert np.array_equal(layer.backward(grad)[0], expected)
+        assert np.array_equal(layer.weights(), weights)
+
+
+def test_attention_without_items():
+    layer = nn.MultiHeadAttention(8, 2)
+    x, memory = np.zeros((0, 4, 8), np.float32), np.zeros((0, 5, 8), np.float32)
+    for mask in (np.tri(4, dtype=bool), fovea.documents([0, 0, 1, 1]), fovea.key_lengths(2)):
+        assert layer.forward(x, mask=mask).shape == x.shape
+        assert layer.weights().shape == (0, 2, 4, 4)
+        assert layer.backward(x).shape == x.shape
+    assert layer.forward(x, memory, mask=np.ones((4, 5), bool)).shape == x.shape
+    assert layer.weights().shape == (0, 2, 4, 5)
+    assert [gradient.shape for gradient in layer.backward(x)] == [x.shape, memory.shape]
+
+
 def test_no_rows(case):
     layer, inputs, options = case
     if "source_lengths" in options:
@@ -235,6 +268,14 @@ def test_halves_of_a_transformer():
     assert np.array_equal(layer.decode(target, memory, source_lengths=[5, 2]), y)
     with raises(RuntimeError, "backward: expected a forward before it"):
         layer.backward(y)
+    assert np.allclose(layer.cross_weights().sum(-1), 1, rtol=1e-5)
+    layer.encode(source)
+    with raises(RuntimeError, "cross_weights: expected a forward before it"):
+        layer.cross_weights()
+    fresh = nn.Transformer(1, 1, 8, 2, 12)
+    fresh.encode(source)
+    with raises(RuntimeError, "cross_weights: expected a forward before it"):
+        fresh.cross_weights()
 
 
 def test_attentions_without_values():
@@ -332,6 +373,28 @@ def test_a_model_of_several_layers():
     assert np.array_equal(second.backward(y).shape, (3, 8))
 
 
+def test_failed_layers_leave_the_model_unchanged():
+    model, other = nn.Model(seed=3), nn.Model(seed=3)
+    rotary = fovea.Rotary(dims=6)
+    for failing in (
+        lambda: nn.Embedding(3, 3, padding=7, model=model, name="layer"),
+        lambda: nn.FeedForward(3, 0, model=model, name="layer"),
+        lambda: nn.FeedForward(3, 4, dropout=2, model=model, name="layer"),
+        lambda: nn.LayerNorm(3, 0.0, model=model, name="layer"),
+        lambda: nn.TransformerEncoderLayer(8, 2, 0, model=model, name="layer"),
+        lambda: nn.Transformer(1, -1, 8, 2, 4, model=model, name="layer"),
+        lambda: nn.MultiHeadAttention(6, 2, rotary=fovea.Rotary(), model=model, name="layer"),
+        lambda: nn.TransformerEncoderLayer(8, 2, 4, rotary=rotary, model=model, name="layer"),
+    ):
+        with pytest.raises(ValueError, match="expected"):
+            failing()
+        assert not model.parameters
+    for one in (model, other):
+        nn.TransformerEncoderLayer(8, 2, 4, model=one, name="layer")
+    for name, parameter in other.parameters.items():
+        assert np.array_equal(model.parameters[name], parameter)
+
+
 def test_gradients_of_another_shape(case):
     layer, inputs, options = case
     y = layer.forward(*inputs, **options)
@@ -355,6 +418,7 @@ def test_one_call_at_a_time():
     other = nn.Linear(1, 1, model=model, name="small")
     x = np.ones((20000, 1000), np.float32)
     refused, done = [], threading.Event()
+    made, refusals = 0, []
 
     def compute():
         layer.forward(x)
@@ -368,7 +432,15 @@ def test_one_call_at_a_time():
             other.forward(np.ones((1, 1), np.float32))
         except RuntimeError as error:
             refused.append(str(error))
+        for make, options in ((nn.Linear, {"in_features": 1, "out_features": 1, "name": f"made{made}"}), (nn.Adam, {})):
+            try:
+                make(model=model, **options)
+                made += 1
+            except RuntimeError as error:
+                refusals.append(str(error))
     thread.join()
+    assert len(refusals) >= 2
+    assert set(refusals) == {refused[0]}
     assert refused
     assert "another thread is computing with this layer's model" in refused[0]
     other.forward(np.ones((1, 1), np.float32))

@@ -61,6 +61,16 @@ MISTAKES = {
         ValueError,
         ["kv_heads: expected a divisor of heads 4"],
     ),
+    "rotary": (
+        lambda: nn.MultiHeadAttention(6, 2, rotary=fovea.Rotary()),
+        ValueError,
+        ["rotary: expected an even number of dims to rotate, got 3"],
+    ),
+    "rotary of a block": (
+        lambda: nn.Transformer(1, 1, 8, 2, 4, rotary=fovea.Rotary(dims=6)),
+        ValueError,
+        ["rotary: expected dims from 0 (all) to head_dim = 4, got 6"],
+    ),
     "dropout": (lambda: nn.Dropout(1.0), ValueError, ["dropout: expected a probability in [0, 1), got 1"]),
     "features": (lambda: nn.Linear(0, 2), ValueError, ["in: expected 1 or more features, got 0"]),
     "no features": (lambda: nn.FeedForward(8, 0), ValueError, ["out: expected 1 or more features, got 0"]),

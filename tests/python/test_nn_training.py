@@ -112,8 +112,37 @@ def test_files_that_do_not_fit(tmp_path):
         nn.save(layer, tmp_path / "nowhere" / "layer.safetensors")
     with raises(ValueError, "layer.pt"):
         nn.save(layer, tmp_path / "layer.pt")
+    for name in (tmp_path / "one.npy", "-"):
+        with raises(ValueError, "expected a name that ends in .safetensors or .npz"):
+            nn.save(nn.Linear(2, 2, bias=False), name)
+    assert [file.name for file in tmp_path.iterdir()] == ["layer.safetensors"]
     with pytest.raises(TypeError):
         nn.save(layer, 3)
+
+
+def test_damaged_files_change_nothing(tmp_path):
+    path = tmp_path / "layer.npz"
+    nn.save(nn.Linear(7, 5, seed=1), path)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\x01\x02") - 1] ^= 1  # the last element of the last member
+    path.write_bytes(data)
+    layer = nn.Linear(7, 5, seed=2)
+    before = {name: value.copy() for name, value in layer.parameters.items()}
+    with raises(ValueError, "bias"):
+        nn.load(layer, path)
+    for name, value in layer.parameters.items():
+        assert np.array_equal(value, before[name]), name
+
+
+def test_gradients_of_large_logits():
+    logits = (normal(8, 5) + 1e4).astype("float32")
+    targets = np.arange(8) % 5
+    gradients = []
+    for of in (logits, logits.astype("float64")):
+        loss = nn.CrossEntropy()
+        loss.forward(of, targets)
+        gradients.append(loss.backward())
+    assert np.abs(gradients[0] - gradients[1]).max() <= 2.0**-24
 
 
 def test_learns_to_reverse():

@@ -89,6 +89,54 @@ def test_ctrl_c_ends_a_long_call(call):
     assert float(after) == 12
 
 
+# Passes of layers that take several seconds, after one on few rows.
+PASSES = {
+    "forward": "layer.forward(np.ones((1, 200000, 64), np.float32))",
+    "backward": "layer.backward(np.ones((1, 30000, 64), np.float32))",
+    "weights": "layer.weights()",
+}
+
+
+@pytest.mark.parametrize("call", PASSES.values(), ids=PASSES)
+def test_ctrl_c_ends_a_pass(call):
+    result = python(f"""
+        from fovea import nn
+        layer, few = nn.MultiHeadAttention(64, 8), np.ones((1, 4, 64), np.float32)
+        expected = layer.forward(few)
+        if not {"forward" in call}:
+            layer.forward(np.ones((1, 30000 if {"backward" in call} else 3000, 64), np.float32))
+        interrupt(0.5)
+        try:
+            {call}
+        except KeyboardInterrupt:
+            print("interrupted", time.process_time() - sent[0])
+        assert np.array_equal(layer.forward(few), expected)
+    """)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("interrupted ")
+    assert float(result.stdout.split()[1]) < 1
+
+
+def test_custom_handlers_do_not_end_a_pass():
+    result = python("""
+        from fovea import nn
+        layer, x = nn.MultiHeadAttention(64, 8), np.ones((1, 6000, 64), np.float32)
+        layer.forward(x)
+        layer.backward(x)
+        expected = {name: gradient.copy() for name, gradient in layer.gradients.items()}
+        layer.zero_gradients()
+        heard = []
+        signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+        interrupt(0.05)
+        layer.backward(x)
+        while not heard:
+            time.sleep(0.01)
+        for name, gradient in layer.gradients.items():
+            assert np.array_equal(gradient, expected[name]), name
+    """)
+    assert result.returncode == 0, result.stderr
+
+
 # Analyses of two layers that take several seconds. The lse is any number, so that writing takes less.
 ANALYSES = {
     "diff": "fovea.diff(recording, recording)",

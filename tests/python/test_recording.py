@@ -157,6 +157,8 @@ def test_errors_leave_the_file(tmp_path):
     for ending in ("npz", "NPY"):
         with pytest.raises(ValueError, match=r"path: expected a name that ends in \.safetensors, got"):
             fovea.Recording.write(tmp_path / f"run.{ending}", [good])
+    with pytest.raises(ValueError, match="path: expected a name without null characters"):
+        fovea.Recording.write(f"{path}\0.safetensors", [good])
     assert path.read_text() == "an earlier file"
     assert os.listdir(tmp_path) == ["run.safetensors"]
     with pytest.raises(ValueError, match="expected a"):

@@ -12,8 +12,9 @@
 namespace fovea::nn {
 
 /// Writes all parameters by name, without converting types. The path's extension selects the
-/// format (fovea/files.h); .safetensors matches PyTorch's state_dict() of the same modules. An
-/// existing file is replaced atomically or left unchanged. Throws as write_tensors does.
+/// format (fovea/files.h): .npz, or .safetensors, which matches PyTorch's state_dict() of the same
+/// modules. An existing file is replaced atomically or left unchanged. Throws InvalidArgument for
+/// other extensions, and as write_tensors does.
 FOVEA_API void save_parameters(const Parameters& parameters, const std::string& path);
 
 /// Reads parameters from a file. The file must have exactly one tensor of the same name and shape
@@ -21,8 +22,8 @@ FOVEA_API void save_parameters(const Parameters& parameters, const std::string& 
 /// of the parameters. Gradients are unchanged.
 ///
 /// Throws as TensorFile does, and InvalidArgument naming the tensors that are missing or
-/// unexpected, or that have another shape or a non-float type. No parameter is changed in that
-/// case.
+/// unexpected, or that have another shape or a non-float type. No parameter is changed in either
+/// case: all tensors are read before the first parameter changes.
 FOVEA_API void load_parameters(Parameters& parameters, const std::string& path);
 
 }  // namespace fovea::nn

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -30,6 +31,24 @@ class FOVEA_API Model {
 
   /// Returns a scope for the model's layers. `name` is empty if one layer is the whole model.
   Scope scope(std::string_view name = {});
+
+  /// Returns make(), which constructs a layer in this model. A constructor that throws can leave
+  /// the parameters of the layer's first parts in the model. build() removes them and restores the
+  /// random stream, so that a corrected call can use the same names and gives the same layer.
+  template <class Make>
+  auto build(const Make& make) {
+    const std::size_t size = parameters_.size();
+    const RandomState random = random_;
+    const std::uint32_t dropouts = dropouts_;
+    try {
+      return make();
+    } catch (...) {
+      parameters_.shrink(size);
+      random_ = random;
+      dropouts_ = dropouts;
+      throw;
+    }
+  }
 
   nn::Parameters& parameters() { return parameters_; }
   const nn::Parameters& parameters() const { return parameters_; }

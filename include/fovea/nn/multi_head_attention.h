@@ -25,8 +25,9 @@ struct MultiHeadAttentionOptions {
   std::int64_t kv_heads = 0;  ///< must divide heads (grouped heads); 0: equal to heads
   double dropout = 0.0;       ///< dropout probability of the weights
   bool bias = true;
-  std::optional<Rotary> rotary = std::nullopt;  ///< rotation of queries and keys, for
-                                                ///< self-attention
+  /// Rotation of queries and keys, for self-attention. In cross-attention, the keys are rotated by
+  /// their positions in the memory.
+  std::optional<Rotary> rotary = std::nullopt;
 };
 
 /// Multi-head attention (Vaswani et al. 2017, sec. 3.2.2), including the output projection.
@@ -39,7 +40,8 @@ struct MultiHeadAttentionOptions {
 /// are not stored: memory grows linearly with the lengths, not with their product.
 class FOVEA_API MultiHeadAttention {
  public:
-  /// Throws InvalidArgument if heads does not divide width or kv_heads does not divide heads.
+  /// Throws InvalidArgument if heads does not divide width, kv_heads does not divide heads, or the
+  /// rotation does not fit width / heads. The model is then unchanged.
   MultiHeadAttention(const Scope& scope, const MultiHeadAttentionOptions& options);
 
   /// Self-attention. Takes x [batch, length, width] and returns the same shape.
@@ -59,8 +61,11 @@ class FOVEA_API MultiHeadAttention {
   MutableTensorView step(const TensorView& x, KvCache& cache);
   /// Equivalents for cross-attention: keep_memory appends the keys and values of a memory to a
   /// cache; look lets queries attend to them. If the cache has one item, all items of x share it.
+  /// The result of look equals rows first_position, first_position + 1, ... of forward with the
+  /// same mask: query i is aligned with key first_position + i.
   void keep_memory(const TensorView& memory, KvCache& cache);
-  MutableTensorView look(const TensorView& x, const KvCache& memory, const Mask& mask);
+  MutableTensorView look(const TensorView& x, const KvCache& memory, const Mask& mask,
+                         std::int64_t first_position = 0);
   /// Returns a cache for these functions, with room for `capacity` tokens; 0: grows on demand.
   KvCache new_cache(std::int64_t batch, std::int64_t capacity = 0) const;
 
@@ -90,8 +95,10 @@ class FOVEA_API MultiHeadAttention {
   /// stores the result in `to`.
   MutableTensorView project(const TensorView& x, std::string_view name, std::int64_t first,
                             std::int64_t count, Buffer& to);
-  /// Returns the output of attention to a cache. The queries are the first columns of `projected_`.
-  MutableTensorView decode(const Shape& shape, const KvCache& cache, const Mask& mask);
+  /// Returns the output of attention to a cache. The queries are the first columns of `projected_`,
+  /// and the first of them is aligned with key `first_position`.
+  MutableTensorView decode(const Shape& shape, const KvCache& cache, const Mask& mask,
+                           std::int64_t first_position);
 
   Model& model_;
   MultiHeadAttentionOptions options_;
@@ -104,6 +111,7 @@ class FOVEA_API MultiHeadAttention {
   // State of the last forward:
   TensorView x_, memory_;  // flattened to rows; memory_ undefined for self-attention
   Shape shape_;            // shape of x
+  Shape memory_shape_;     // shape of the memory; for self-attention, of x
   AttentionOptions attention_;
   Heads<TensorView> heads_;
   Buffer projected_, projected_memory_, context_, lse_;

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -41,6 +42,11 @@ class FOVEA_API Parameters {
   auto end() { return all_.end(); }
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }
+  /// Returns the number of parameters.
+  std::size_t size() const { return all_.size(); }
+  /// Removes the last parameters, so that the first `size` ones remain. Invalidates references to
+  /// those that are removed.
+  void shrink(std::size_t size);
   /// Returns the total number of elements.
   std::int64_t count() const;
   void zero_gradients();

@@ -164,6 +164,15 @@ void run_once(Execution& execution, const std::function<void()>& engine) {
   engine();
 }
 
+void run_stoppable(const std::function<void(const std::stop_token&)>& work) {
+  if (in_main_thread() && raises_keyboard_interrupt()) {
+    Execution execution;
+    return run_watched(execution, [&] { work(execution.stop); });
+  }
+  const nb::gil_scoped_release released;
+  work({});
+}
+
 void add_function(nb::module_& module, const char* attribute, const char* shown_in,
                   PyMethodDef& definition) {
   const nb::object name = nb::steal(PyUnicode_FromString(shown_in));
@@ -235,13 +244,19 @@ std::vector<std::int64_t> integers(PyObject* object, const char* name) {
 
 std::string path_of(PyObject* path) {
   const nb::object name = nb::steal(PyOS_FSPath(path));
-  const char* const text =
-      name.is_valid() && PyUnicode_Check(name.ptr()) ? PyUnicode_AsUTF8(name.ptr()) : nullptr;
+  Py_ssize_t size = 0;
+  const char* const text = name.is_valid() && PyUnicode_Check(name.ptr())
+                               ? PyUnicode_AsUTF8AndSize(name.ptr(), &size)
+                               : nullptr;
   if (text == nullptr) {
     PyErr_Clear();
     raise_type_error("path: expected a str or a path, got {}", describe(path));
   }
-  return text;
+  std::string found(text, static_cast<std::size_t>(size));
+  if (found.find('\0') != std::string::npos) {
+    raise_value_error("path: expected a name without null characters, got one after \"{}\"", text);
+  }
+  return found;
 }
 
 }  // namespace fovea::python

@@ -13,6 +13,7 @@
 #include <exception>
 #include <functional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,6 +89,11 @@ void run(double operations, Execution& execution, const std::function<void()>& e
 /// Runs `engine`, in which other processes take part, with the GIL released. SIGINT stops it as in
 /// run(); but if the handler raises no exception, this function throws Stopped.
 void run_once(Execution& execution, const std::function<void()>& engine);
+
+/// Runs work(token) with the GIL released. In the main thread, SIGINT requests a stop if Python's
+/// own handler is installed, which raises KeyboardInterrupt. Other handlers may raise nothing, and
+/// the work, unlike that of run(), cannot start again, because it has changed a state.
+void run_stoppable(const std::function<void(const std::stop_token&)>& work);
 
 /// Adds a CPython function to the module as `attribute`. The function's __module__ is `shown_in`,
 /// and its name is that of `definition`, which must live as long as the program.

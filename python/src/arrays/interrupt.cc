@@ -84,6 +84,12 @@ bool in_main_thread() {
          PyThread_get_thread_ident();
 }
 
+bool raises_keyboard_interrupt() {
+  const nb::module_ signals =
+      nb::module_::import_("_signal");  // without the enumerations of signal
+  return signals.attr("getsignal")(SIGINT).is(signals.attr("default_int_handler"));
+}
+
 InterruptWatch::InterruptWatch(std::stop_source& source) {
   if (sigaction(SIGINT, nullptr, &before) != 0) return;
   const bool siginfo = (before.sa_flags & SA_SIGINFO) != 0;

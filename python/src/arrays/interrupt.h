@@ -13,6 +13,10 @@ namespace fovea::python {
 /// Returns whether this is the thread that runs Python's signal handlers. Requires the GIL.
 bool in_main_thread();
 
+/// Returns whether SIGINT raises KeyboardInterrupt, because Python's own handler is installed.
+/// Requires the GIL.
+bool raises_keyboard_interrupt();
+
 /// Requests a stop on SIGINT during its lifetime; the previously installed handler, usually
 /// Python's, is called as well. Does nothing if the signal would end the process or is ignored. At
 /// most one instance at a time, in the main thread.

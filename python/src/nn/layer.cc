@@ -65,7 +65,8 @@ backward(grad_y)  after forward: adds to the gradients of the parameters, return
 
 Accepts NumPy and torch arrays and others with DLPack, of the model's dtype; returns new NumPy
 arrays. Raises TypeError and ValueError; the message has the argument, the expected and the actual
-value. Raises RuntimeError if backward is called without a preceding forward.)";
+value. Raises RuntimeError if backward is called without a preceding forward. Ctrl-C ends a long pass;
+after one of backward, some gradients may have changed.)";
 
 }  // namespace
 
@@ -145,6 +146,12 @@ Layer::Inputs Layer::keep(std::initializer_list<Input> given) {
     if (from.size() > 0) std::memcpy(inputs_[at].data(), from.data(), bytes_of(from));
   }
   return inputs_;
+}
+
+std::int64_t Layer::elements_of(const Inputs& inputs) {
+  std::int64_t count = 0;
+  for (const MutableTensorView& input : inputs) count += input.defined() ? input.size() : 0;
+  return count;
 }
 
 MutableTensorView Layer::zeros_like(const MutableTensorView& input) {

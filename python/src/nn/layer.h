@@ -13,6 +13,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -27,9 +28,11 @@
 
 #include "fovea/nn/buffer.h"
 #include "fovea/nn/model.h"
+#include "fovea/nn/stop.h"
 #include "fovea/tensor.h"
 
 #include "arrays/arrays.h"
+#include "arrays/calls.h"
 #include "nn/types.h"
 
 namespace fovea::python {
@@ -49,6 +52,28 @@ class Call {
     const nanobind::gil_scoped_release released;
     const Threads threads;
     return work();
+  }
+
+  /// Same as run() for the pass of a layer, which Ctrl-C ends early unless it has few `elements`
+  /// to work on.
+  template <class Work>
+  auto run_pass(std::int64_t elements, const Work& work) const {
+    // A pass on fewer elements takes less than a second even in large models. Watching would take
+    // twice the time of a small layer.
+    constexpr std::int64_t kWorthWatching = 4096;
+    if (elements < kWorthWatching) return run(work);
+    using Result = decltype(work());
+    std::conditional_t<std::is_void_v<Result>, int, Result> result{};
+    run_stoppable([&](const std::stop_token& stop) {
+      const nn::StopScope scope(stop);
+      const Threads threads;
+      if constexpr (std::is_void_v<Result>) {
+        work();
+      } else {
+        result = work();
+      }
+    });
+    if constexpr (!std::is_void_v<Result>) return result;
   }
 
  private:
@@ -133,16 +158,21 @@ class Layer : public Model {
   static constexpr std::size_t kMaxInputs = 3;
   using Inputs = std::array<MutableTensorView, kMaxInputs>;
 
+  /// The calls that may follow a forward: backward and those that look at its state, only the
+  /// latter, or none.
+  enum class Next : std::uint8_t { kBackward, kLook, kNone };
+
   /// Runs work(inputs) on copies that live until the next forward, so that the caller may change
-  /// the arrays. A None argument becomes an undefined input. Backward may follow only if `whole`.
+  /// the arrays. A None argument becomes an undefined input.
   template <class Work>
-  NumpyArray forward(std::initializer_list<Input> given, const Work& work, bool whole = true) {
+  NumpyArray forward(std::initializer_list<Input> given, const Work& work,
+                     Next next = Next::kBackward) {
     const Call call(in_use());
-    has_forward_ = has_whole_forward_ = false;
+    next_ = Next::kNone;
     const Inputs inputs = keep(given);
-    const NumpyArray result = numpy_array(call.run([&] { return TensorView(work(inputs)); }));
-    has_forward_ = true;
-    has_whole_forward_ = whole;
+    const NumpyArray result =
+        numpy_array(call.run_pass(elements_of(inputs), [&] { return TensorView(work(inputs)); }));
+    next_ = next;
     return result;
   }
 
@@ -150,13 +180,13 @@ class Layer : public Model {
   template <class Work>
   auto backward(const GivenArray& grad_y, const Work& work, const char* name = "grad_y") {
     const Call call(in_use());
-    if (!has_whole_forward_) refuse("backward");
+    if (next_ != Next::kBackward) refuse("backward");
     const ContiguousArray grad({grad_y, name});
     const auto run = [&] { return work(grad.view()); };
     if constexpr (std::is_void_v<decltype(run())>) {
-      call.run(run);
+      call.run_pass(grad.view().size(), run);
     } else {
-      return numpy_array(call.run(run));
+      return numpy_array(call.run_pass(grad.view().size(), run));
     }
   }
 
@@ -164,8 +194,8 @@ class Layer : public Model {
   template <class Work>
   NumpyArray look(const char* name, const Work& work) {
     const Call call(in_use());
-    if (!has_forward_) refuse(name);
-    return numpy_array(call.run(work));
+    if (next_ == Next::kNone) refuse(name);
+    return numpy_array(call.run_pass(elements_of(inputs_), work));
   }
 
   /// Returns a zero gradient with the shape of `input`.
@@ -177,11 +207,12 @@ class Layer : public Model {
 
  private:
   Inputs keep(std::initializer_list<Input> given);
+  static std::int64_t elements_of(const Inputs& inputs);
   [[noreturn]] static void refuse(const char* name);
 
   std::array<nn::Buffer, kMaxInputs> kept_;
   nn::Buffer grad_input_;
-  bool has_forward_ = false, has_whole_forward_ = false;
+  Next next_ = Next::kNone;
 };
 
 /// A Layer with its nn layer of type T.
@@ -189,12 +220,19 @@ template <class T>
 class LayerOf : public Layer {
  public:
   template <class Make>
-  LayerOf(const Place& place, const Make& make)
-      : Layer(place), layer(make(place.model.model().scope(place.name))) {}
+  LayerOf(const Place& place, const Make& make) : Layer(place), layer(built(place, make)) {}
 
   const Inputs& inputs() const { return inputs_; }
 
   T layer;
+
+ private:
+  template <class Make>
+  static T built(const Place& place, const Make& make) {
+    const Call call(place.model.in_use());
+    nn::Model& model = place.model.model();
+    return model.build([&] { return make(model.scope(place.name)); });
+  }
 };
 
 /// Adds the Python class of a layer constructed by make(scope, own...). Its parameters are

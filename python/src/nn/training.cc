@@ -109,6 +109,7 @@ weight_decay  each step subtracts weight_decay * learning_rate times the paramet
           "__init__",
           [](Adam* self, const Model& model, double beta1, double beta2, double epsilon,
              double weight_decay) {
+            const Call call(model.in_use());
             new (self) Adam(
                 model,
                 {.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .weight_decay = weight_decay});

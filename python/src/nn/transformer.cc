@@ -18,6 +18,7 @@
 #include "attention/options.h"
 #include "nn/layer.h"
 #include "nn/words.h"
+#include "problem/mask_rules.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -33,8 +34,24 @@ using TwoGradients = std::pair<TensorView, TensorView>;
 
 constexpr const char* kBlockBackwardDoc = "grad_y has x's shape; returns the gradient of x.";
 
+/// Returns the mask with its own copies of the caller's arrays.
+Mask copied(const Mask& mask) {
+  const MaskRule rule = rule_of(mask);
+  switch (rule.kind) {
+    case MaskRule::Kind::kDense:
+      return dense(Tensor(rule.dense.view()));
+    case MaskRule::Kind::kBoth:
+      return copied(rule.operands[0]) & copied(rule.operands[1]);
+    case MaskRule::Kind::kEither:
+      return copied(rule.operands[0]) | copied(rule.operands[1]);
+    default:
+      return mask;  // owns its numbers
+  }
+}
+
+/// Backward needs the mask again, and the caller may change arrays before it.
 Mask mask_or_none(const GivenMask& mask) {
-  return mask.object.is_none() ? Mask() : mask_of(mask.object.ptr());
+  return mask.object.is_none() ? Mask() : copied(mask_of(mask.object.ptr()));
 }
 
 std::optional<Rotary> rotary_or_none(const Rotary* rotary) {
@@ -276,7 +293,8 @@ source_lengths  number of valid source rows per batch item; the rest is padding)
             const auto lengths = lengths_or_none(source_lengths, "source_lengths");
             return self.forward(
                 {{source, "source"}},
-                [&](const auto& in) { return self.layer.encode(in[0], lengths); }, false);
+                [&](const auto& in) { return self.layer.encode(in[0], lengths); },
+                Layer::Next::kNone);
           },
           "source"_a, nb::kw_only(), "source_lengths"_a = nb::none(),
           "The encoder half of forward; returns the memory [batch, kv_len, width] for decode().")
@@ -287,7 +305,8 @@ source_lengths  number of valid source rows per batch item; the rest is padding)
             const auto lengths = lengths_or_none(source_lengths, "source_lengths");
             return self.forward(
                 {{target, "target"}, {memory, "memory"}},
-                [&](const auto& in) { return self.layer.decode(in[0], in[1], lengths); }, false);
+                [&](const auto& in) { return self.layer.decode(in[0], in[1], lengths); },
+                Layer::Next::kLook);
           },
           "target"_a, "memory"_a, nb::kw_only(), "source_lengths"_a = nb::none(),
           "The decoder half of forward, on the memory from encode(); returns target's shape. "
@@ -302,7 +321,9 @@ source_lengths  number of valid source rows per batch item; the rest is padding)
           "layer"_a = -1,
           "Returns the weights of a decoder layer's attention to the source, [batch, heads, "
           "length,\n"
-          "kv_len]; the last layer's by default.");
+          "kv_len]; the last layer's by default. Raises RuntimeError unless forward() or decode() "
+          "was\n"
+          "the last pass.");
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 
 #include "fovea/nn/checkpoint.h"
 
+#include <cstddef>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -104,6 +107,38 @@ TEST_F(NnCheckpoint, ListsMismatchesAndChangesNothing) {
   EXPECT_THAT(said, HasSubstr("1 that do not fit (map.weight: expected [2, 3], got [2, 4])"));
   EXPECT_THAT(said, Not(HasSubstr("map.bias")));
   expect_same(model.parameters(), before.parameters(), 0.0);
+}
+
+TEST_F(NnCheckpoint, DamagedFilesChangeNothing) {
+  Model written(1), model(2), before(2);
+  const Linear one(written.scope(), 7, 5), two(model.scope(), 7, 5), three(before.scope(), 7, 5);
+  save_parameters(written.parameters(), path("model.npz"));
+  // Damages the last member's elements, just before the directory of the archive: its checksum is
+  // tested when it is read, after the first member.
+  std::string bytes;
+  {
+    std::ifstream file(path("model.npz"), std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  const std::size_t directory = bytes.find("PK\x01\x02");
+  ASSERT_NE(directory, std::string::npos);
+  bytes[directory - 1] ^= 1;
+  std::ofstream(path("model.npz"), std::ios::binary) << bytes;
+  EXPECT_THAT(message_of([&] { load_parameters(model.parameters(), path("model.npz")); }),
+              HasSubstr("bias"));
+  expect_same(model.parameters(), before.parameters(), 0.0);
+}
+
+TEST_F(NnCheckpoint, FormatsWithoutNamesAreRefused) {
+  Model model(1);
+  const Linear layer(model.scope(), 1, 2, false);
+  for (const std::string& name : {path("model.npy"), path("model"), std::string("-")}) {
+    EXPECT_EQ(message_of([&] { save_parameters(model.parameters(), name); }),
+              name + ": expected a name that ends in .safetensors or .npz");
+    EXPECT_FALSE(std::filesystem::exists(name));
+  }
+  save_parameters(model.parameters(), path("MODEL.NPZ"));
+  load_parameters(model.parameters(), path("MODEL.NPZ"));
 }
 
 TEST_F(NnCheckpoint, FileErrors) {

@@ -35,6 +35,27 @@ void expect_gradients(Model& model, Layer& layer, Tensor& x) {
        [&](const TensorView& grad) { return std::vector<TensorView>{layer.backward(grad)}; }});
 }
 
+TEST(NnModel, BuildUndoesWhatFailed) {
+  Model model(1), other(1);
+  const Linear first(model.scope("a"), 2, 3), same(other.scope("a"), 2, 3);
+  // Fails after its first matrix, which draws an odd number of normal values.
+  EXPECT_EQ(message_of([&] { model.build([&] { return Embedding(model.scope("b"), 3, 3, 3); }); }),
+            "padding: expected 0 to 2, got 3");
+  EXPECT_NE(
+      message_of([&] {
+        model.build([&] { return FeedForward(model.scope("b"), 3, 4, Activation::kRelu, 2.0); });
+      }),
+      "");
+  EXPECT_EQ(model.parameters().size(), 2u);
+  EXPECT_EQ(model.new_dropout(), 0u);
+  model.build([&] { return Embedding(model.scope("b"), 3, 3, 2); });
+  const Embedding corrected(other.scope("b"), 3, 3, 2);
+  ASSERT_EQ(model.parameters().size(), 3u);
+  EXPECT_EQ(test::max_difference(model.parameters().find("b.weight")->value,
+                                 other.parameters().find("b.weight")->value),
+            0.0);
+}
+
 TEST(NnLayerNorm, NormalizesRowsToMean0AndVariance1) {
   Model model(1, DType::kFloat64);
   LayerNorm layer(model.scope(), 37);
@@ -256,6 +277,20 @@ TEST(NnCrossEntropy, GradientsMatchFiniteDifferences) {
                             [&](const TensorView& grad) {
                               return std::vector<TensorView>{loss.backward(grad.value({0}))};
                             }});
+  }
+}
+
+TEST(NnCrossEntropy, LargeLogitsKeepTheirDigits) {
+  for (const double offset : {0.0, 1e4, -1e6}) {
+    for (const double smoothing : {0.0, 0.1}) {
+      Tensor logits = convert(RandomState(3).randn({8, 5}), DType::kFloat32);
+      for (float& logit : logits.span<float>()) logit += static_cast<float>(offset);
+      const Tensor targets = classes({3, 0, 1, 4, 2, 2, 0, 1}),
+                   exact = convert(logits, DType::kFloat64);
+      CrossEntropy loss({.label_smoothing = smoothing}), expected({.label_smoothing = smoothing});
+      EXPECT_NEAR(loss.forward(logits, targets), expected.forward(exact, targets), 4 * 0x1p-24);
+      EXPECT_LE(test::max_difference(loss.backward(), expected.backward()), 0x1p-24);
+    }
   }
 }
 

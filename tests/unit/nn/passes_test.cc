@@ -154,11 +154,11 @@ TEST(NnPasses, FirstOfTiedLogitsWins) {
   std::vector<float> logits(2 * kWidth);
   for (std::size_t at : {40u, 100u}) logits[at] = logits[static_cast<std::size_t>(kWidth) + at] = 3;
   const std::vector<std::int64_t> wanted{40, 100};
-  std::vector<double> results(6);
+  std::vector<double> results(2 * kLossResults);
   table<float>().cross_entropy(
       {kWidth, kWidth, logits.data(), wanted.data(), -1, 0.0, results.data()}, 0, 2);
   EXPECT_EQ(results[1], 1.0);
-  EXPECT_EQ(results[4], 0.0);
+  EXPECT_EQ(results[kLossResults + 1], 0.0);
   EXPECT_NEAR(results[0], std::log(2 * std::exp(3.0) + (kWidth - 2)) - 3, 1e-6);
 }
 

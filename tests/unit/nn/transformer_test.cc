@@ -7,6 +7,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -99,6 +101,11 @@ TEST(NnMultiHead, InvalidArguments) {
             "kv_heads: expected a divisor of heads 4, got 3");
   EXPECT_EQ(made({.width = 8, .heads = 4, .dropout = 1.0}),
             "dropout: expected a probability in [0, 1), got 1");
+  EXPECT_EQ(made({.width = 6, .heads = 2, .rotary = Rotary{}}),
+            "rotary: expected an even number of dims to rotate, got 3, all of head_dim");
+  EXPECT_EQ(made({.width = 8, .heads = 4, .rotary = Rotary{.dims = 4}}),
+            "rotary: expected dims from 0 (all) to head_dim = 2, got 4");
+  EXPECT_EQ(model.parameters().size(), 0u);
   MultiHeadAttention layer(model.scope("b"), {.width = 8, .heads = 2});
   const Tensor x(DType::kFloat32, {2, 5, 8}), wide(DType::kFloat32, {2, 5, 9});
   const Tensor rows(DType::kFloat32, {5, 8}), three(DType::kFloat32, {3, 5, 8});
@@ -107,6 +114,68 @@ TEST(NnMultiHead, InvalidArguments) {
             "x: expected [batch, length, width], got [5, 8]");
   EXPECT_EQ(message_of([&] { layer.forward(x, three, {}); }),
             "memory: expected [2, kv_len, 8], got [3, 5, 8]");
+}
+
+/// Returns `count` rows of each item of [batch, length, width], starting at `first`.
+Tensor rows_of(const TensorView& x, std::int64_t first, std::int64_t count) {
+  Tensor rows(x.dtype(), {x.extent(0), count, x.extent(2)});
+  for_each_index(rows.shape(), [&](const Index& at) {
+    set_value(rows, at, x.value({at[0], first + at[1], at[2]}));
+  });
+  return rows;
+}
+
+/// The masks whose visibility depends on the position of the query, and others.
+std::vector<Mask> memory_masks() {
+  return {Mask(), causal(), window(1, 1), prefix(2), key_lengths({4, 7})};
+}
+
+TEST(NnMultiHead, LookMatchesForward) {
+  const Tensor x = convert(RandomState(2).randn({2, 6, 8}), DType::kFloat32);
+  const Tensor memory = convert(RandomState(3).randn({2, 7, 8}), DType::kFloat32);
+  for (const bool rotary : {false, true}) {
+    Model model(1);
+    MultiHeadAttentionOptions options{.width = 8, .heads = 2};
+    if (rotary) options.rotary = Rotary{.base = 100.0};
+    MultiHeadAttention layer(model.scope(), options);
+    KvCache cache = layer.new_cache(2);
+    // In two parts: the keys of the second are rotated by their positions in the whole memory.
+    layer.keep_memory(rows_of(memory, 0, 3), cache);
+    layer.keep_memory(rows_of(memory, 3, 4), cache);
+    for (const Mask& mask : memory_masks()) {
+      const Tensor whole(TensorView(layer.forward(x, memory, mask)));
+      const Tensor weights = layer.weights();
+      for (const auto& [first, count] :
+           {std::pair<std::int64_t, std::int64_t>(0, 6), {0, 2}, {3, 1}, {2, 4}}) {
+        const Tensor y(TensorView(layer.look(rows_of(x, first, count), cache, mask, first)));
+        EXPECT_LE(test::max_difference(y, rows_of(whole, first, count)), 100 * 0x1p-24)
+            << mask.to_string() << " from " << first;
+        const Tensor found = layer.weights();
+        ASSERT_EQ(found.shape(), Shape({2, 2, count, 7}));
+        const std::int64_t start = first;
+        for_each_index(found.shape(), [&](const Index& at) {
+          EXPECT_NEAR(found.value(at), weights.value({at[0], at[1], start + at[2], at[3]}),
+                      100 * 0x1p-24)
+              << mask.to_string() << " from " << start;
+        });
+      }
+    }
+  }
+}
+
+TEST(NnMultiHead, WithoutItems) {
+  Model model;
+  MultiHeadAttention layer(model.scope(), {.width = 8, .heads = 2});
+  const Tensor x(DType::kFloat32, {0, 5, 8}), memory(DType::kFloat32, {0, 3, 8});
+  EXPECT_EQ(layer.forward(x, dense(Tensor(DType::kBool, {5, 5}))).shape(), x.shape());
+  EXPECT_EQ(layer.weights().shape(), Shape({0, 2, 5, 5}));
+  EXPECT_EQ(layer.backward(x).shape(), x.shape());
+  EXPECT_EQ(layer.forward(x, documents(Tensor(DType::kInt64, {5}))).shape(), x.shape());
+  EXPECT_EQ(layer.forward(x, memory, dense(Tensor(DType::kBool, {5, 3}))).shape(), x.shape());
+  EXPECT_EQ(layer.weights().shape(), Shape({0, 2, 5, 3}));
+  Tensor grad_memory(DType::kFloat32, memory.shape());
+  EXPECT_EQ(layer.backward(x, grad_memory).shape(), x.shape());
+  EXPECT_NE(message_of([&] { layer.forward(x, dense(Tensor(DType::kBool, {5, 4}))); }), "");
 }
 
 TransformerOptions small(NormPlace norm, double dropout = 0.2) {
@@ -271,6 +340,36 @@ TEST(NnTransformerDecoding, MatchesForward) {
       EXPECT_EQ(decoding.length(), 6);
     }
   }
+}
+
+TEST(NnTransformer, DecoderLayerStepsMatchForward) {
+  Model model(1);
+  TransformerDecoderLayer layer(model.scope(), {.width = 8, .heads = 2, .inner = 4});
+  const Tensor x = convert(RandomState(2).randn({2, 6, 8}), DType::kFloat32);
+  const Tensor memory = convert(RandomState(3).randn({2, 7, 8}), DType::kFloat32);
+  for (const Mask& mask : memory_masks()) {
+    const Tensor whole(TensorView(layer.forward(x, memory, causal(), mask)));
+    TransformerDecoderLayer::Caches caches = layer.begin(memory, 2);
+    for (const auto& [first, count] :
+         {std::pair<std::int64_t, std::int64_t>(0, 1), {1, 3}, {4, 1}, {5, 1}}) {
+      const Tensor y(TensorView(layer.step(rows_of(x, first, count), caches, mask)));
+      EXPECT_LE(test::max_difference(y, rows_of(whole, first, count)), 100 * 0x1p-24)
+          << mask.to_string() << " from " << first;
+    }
+  }
+}
+
+TEST(NnTransformerDecoding, ContinuesWithoutSequences) {
+  Model model(1);
+  Transformer layer(model.scope(), 1, 1, small(NormPlace::kAfter, 0.0));
+  const Tensor memory(
+      TensorView(layer.encode(convert(RandomState(2).randn({1, 5, 4}), DType::kFloat32))));
+  TransformerDecoding beams(layer, memory, 3);
+  beams.step(Tensor(DType::kFloat32, {3, 1, 4}));
+  beams.reorder({});
+  EXPECT_EQ(beams.step(Tensor(DType::kFloat32, {0, 1, 4})).shape(), Shape({0, 1, 4}));
+  EXPECT_EQ(beams.weights().shape(), Shape({0, 5}));
+  EXPECT_EQ(beams.length(), 2);
 }
 
 TEST(NnTransformerDecoding, ReorderedBeamsContinue) {
