@@ -248,6 +248,47 @@ def test_the_original_implementation(how, path):
     assert model.config._attn_implementation == how
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("how", ["sdpa", "eager"])
+def test_a_model_that_passes_its_mask_by_name(how, path):
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = transformers.Blip2VisionModel(transformers.Blip2VisionConfig(**sizes, image_size=16, patch_size=8)).eval()
+    model.set_attn_implementation(how)
+    inputs = {"pixel_values": torch.randn(1, 3, 16, 16)}
+    recording = recorded(model, inputs, path, compute="original")
+    assert len(recording) == 2
+    assert largest_error(recording, stored_weights(model, inputs)) <= TOLERANCE
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cache", ["static", "window"])
+def test_positions_that_the_original_implementation_does_not_tell(cache, path):
+    """A static cache has empty slots behind the queries, and a sliding one has lost the first keys."""
+    model = DECODERS["Llama" if cache == "static" else "Mistral, window"]()
+    options = {"cache_implementation": "static"} if cache == "static" else {}
+    ids = text(batch=1)
+    run = lambda: model.generate(ids, **NEW, **options)  # noqa: E731
+    assert refusal(model, path, run, compute="original").endswith(
+        'file of its own, and a text with a static cache or a sliding window with compute="fovea"'
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("batch", [1, 2])
+def test_several_rows_of_ids_for_each_text(batch, path):
+    """One for each codebook: they are not the tokens of the attention."""
+    torch.manual_seed(1)
+    sizes = {"vocab_size": 97, "hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = transformers.MusicgenForCausalLM(transformers.MusicgenDecoderConfig(**sizes, num_codebooks=2)).eval()
+    inputs = {"input_ids": text(batch=2 * batch, length=6)}
+    recording = recorded(model, inputs, path)
+    assert [each.shape for each in recording] == [(batch, 4, 6, 6)] * 2
+    assert recording[0].query_tokens() is None
+    assert dict(recording.tokens) == {}
+    assert largest_error(recording, stored_weights(model, inputs)) <= TOLERANCE
+
+
 @pytest.mark.parametrize("heads", [[0], [1, 2], [2, 3], [0, 1, 3], [3]])
 def test_selected_heads_and_layers(heads, path):
     model = DECODERS["gpt-oss, sinks"]()

@@ -92,6 +92,40 @@ def test_blocks_of_two_threads_overlap(tmp_path):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("compute", ["fovea", "original"])
+@pytest.mark.parametrize("part", [False, True])
+def test_a_model_that_another_thread_records(part, compute, tmp_path):
+    """Their blocks need not end in the opposite order, and so could not restore the model."""
+    model = llama()
+    ids, messages = text(batch=1), []
+
+    def other():
+        try:
+            with torch.no_grad(), fovea.record(model.model if part else model, tmp_path / "other", compute=compute):
+                model(ids)
+        except ValueError as error:
+            messages.append(str(error))
+
+    def run():
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+
+    with fovea.record(model, tmp_path / "run", compute=compute, progress=False):
+        run()
+        model(ids)
+    assert messages == [
+        "model: expected one that no other thread records at the same time, got one inside a block of record() on "
+        "another thread; record one after the other, or copies of the model"
+    ]
+    assert model.config._attn_implementation == "sdpa"
+    assert "generate" not in vars(model)
+    run()
+    assert len(messages) == 1
+    assert [len(fovea.Recording(tmp_path / name)) for name in ("run", "other")] == [2, 2]
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("make", [llama, lambda: torch.nn.TransformerEncoderLayer(8, 2, 12)], ids=["llama", "plain"])
 def test_a_block_in_a_block(make, tmp_path):
     model = make().eval()

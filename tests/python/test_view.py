@@ -143,6 +143,8 @@ def test_batches():
         (["/nowhere.safetensors"], {}, FileNotFoundError, "nowhere"),
         ([__file__], {}, ValueError, "test_view.py"),
         ([], {"origins": "ftp://somewhere"}, ValueError, "embed"),
+        ([], {"origins": []}, ValueError, "origins: expected at least one, such as"),
+        (arrays(), {"origins": ()}, ValueError, "origins: expected at least one, such as"),
         ([], {"port": 99999}, ValueError, "port"),
         ([], {"memory": 1}, ValueError, "memory"),
     ],
@@ -155,6 +157,30 @@ def test_mistakes(inputs, options, error, message):
     assert "\n" not in str(caught.value)
     assert folders() == before
     assert process._running == []
+
+
+def test_a_server_that_does_not_answer_is_ended(monkeypatch):
+    before = folders()
+
+    def request(*_):
+        raise OSError("no answer")
+
+    monkeypatch.setattr(process.Server, "request", request)
+    with pytest.raises(OSError, match="no answer"):
+        fovea.view(*arrays())
+    assert process._running == []
+    assert folders() == before
+
+
+def test_a_recording_without_weights(tmp_path):
+    query, key = (np.zeros((1, 2, length, 8), np.float32) for length in (0, 5))
+    fovea.Recording.write(tmp_path / "run.safetensors", [{"name": "empty", "query": query, "key": key}])
+    with fovea.view(tmp_path / "run.safetensors") as viewer:
+        with pytest.raises(
+            ValueError, match=r"input: expected one with weights, got 'run-.*', whose attentions are all"
+        ):
+            viewer.state = {"page": "heads"}
+        assert viewer.state.page == "start"
 
 
 def test_the_notebook_of_the_documentation(recording, monkeypatch, capsys):

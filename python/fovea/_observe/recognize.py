@@ -134,7 +134,8 @@ def _candidates(extent: _Extent, region: Region) -> Iterator[Rule]:
             yield blocks & padded
 
 
-def _explains(rule: Rule, read: Read, batch: int, region: Region) -> bool:
+def explains(rule: Rule, read: Read, batch: int, region: Region) -> bool:
+    """Returns whether a rule is that of a mask that does not differ between heads, in every element of a region."""
     item = torch.arange(batch)[:, None, None]
     key = torch.arange(region.key_start, region.key_end)[None, None]
     # The first and the last rows differ most; wrong rules end there.
@@ -145,6 +146,13 @@ def _explains(rule: Rule, read: Read, batch: int, region: Region) -> bool:
         if not np.array_equal(read(start, end)[:, 0].numpy(), shown.numpy()):
             return False
     return True
+
+
+def same_rows(read: Read, batch: int, region: Region) -> Tensor | None:
+    """Returns the row [batch, kv_len] of a mask that does not differ between heads, if all its rows are equal."""
+    row = read(0, 1)[:, 0]
+    equal = all(bool((read(start, end)[:, 0] == row).all()) for start, end in _blocks(region, batch))
+    return row[:, 0] if equal else None
 
 
 def recognize(read: Read, batch: int, region: Region) -> Rule:
@@ -158,7 +166,7 @@ def recognize(read: Read, batch: int, region: Region) -> Rule:
     extent = _extent(read, batch, region)
     if extent is not None:
         for rule in _candidates(extent, region):
-            if _explains(rule, read, batch, region):
+            if explains(rule, read, batch, region):
                 return Known(rule, region)
     parts = [read(start, end) for start, end in _blocks(region, batch)]
     return Dense(torch.cat(parts, 2) if len(parts) > 1 else parts[0].contiguous(), region)

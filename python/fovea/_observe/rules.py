@@ -145,6 +145,26 @@ class Prefix(Rule):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class Keys(Rule):
+    """Every query, at any position, sees the same keys: bool [batch or 1, positions]."""
+
+    shown: Tensor
+
+    def on(self, region: Region) -> _Found:
+        if region.key_end > self.shown.shape[1]:
+            raise ValueError(f"mask: expected {region.key_end} positions of keys, got {self.shown.shape[1]}")
+        shown = self.shown[:, region.key_start : region.key_end]
+        if bool(shown.all()) or not bool(shown.any()):
+            return bool(shown.all())
+        queries = torch.zeros((shown.shape[0], region.q_len), dtype=torch.int64)
+        keys = shown.to(torch.int64) - 1
+        return _fovea.documents(queries, keys) if shown.shape[0] > 1 else _fovea.documents(queries[0], keys[0])
+
+    def visible(self, item: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return self.shown[item if self.shown.shape[0] > 1 else item * 0, key]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Documents(Rule):
     """A query sees the keys with its own id. Ids are int64 [batch or 1, positions], indexed by absolute position."""
 

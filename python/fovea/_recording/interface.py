@@ -92,10 +92,19 @@ class _ReportingInterface:
         if not observed():
             return function
 
-        def call(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any) -> Any:
+        def call(
+            module: Any,
+            query: Tensor,
+            key: Tensor,
+            value: Tensor,
+            attention_mask: Tensor | None,  # which some models pass by its name
+            **options: Any,
+        ) -> Any:
             with unobserved():  # it may call functions of PyTorch that are observed too
-                result = function(module, query, key, value, mask, **options)
-            report_call(module, query, key, value, mask, **options)
+                result = function(module, query, key, value, attention_mask, **options)
+            if name == "eager":
+                options["is_causal"] = False  # without a mask, it masks nothing
+            report_call(module, query, key, value, attention_mask, **options)
             return result
 
         return call

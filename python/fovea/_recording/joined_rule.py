@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from .._fovea import Mask
-from .._observe.rules import AllOf, AnyOf, Dense, Documents, Known, Region, Rule
+from .._observe.recognize import Read, explains, recognize, same_rows
+from .._observe.rules import AllOf, AnyOf, Dense, Documents, Keys, Known, Region, Rule
 
 _MOST_PAIRS = 1 << 22  # compared for each part; of larger ones, evenly spaced rows
 _MOST_GROUPS = 8
@@ -69,6 +71,64 @@ def joined_mask(parts: list[Part], batch: int, known: _Known) -> tuple[Mask | No
     return rule.mask(total.query_start, total.q_len, total.key_start, total.kv_len)
 
 
+def moved_rule(rule: Rule, batch: int, source: Region, target: Region, before: Rule | None) -> Rule:
+    """Returns a rule for the positions of `target` that shows the keys that `rule` shows at those of `source`, a region
+    of the same size. `before`, the rule of the queries before these, is returned if it holds for them too.
+
+    Cross-attention needs it: what the positions of its queries are relative to the keys depends on how the mask is
+    read, but queries of several parts are numbered one after another.
+    """
+    own = general(rule)
+    if type(own) is Rule or 0 in (batch, source.q_len, source.kv_len):
+        return Rule()
+    if isinstance(own, Dense):
+        shown = own.shown[own._at(source)]
+        if shown.shape[1] > 1 and not bool((shown == shown[:, :1]).all()):
+            return Dense(shown, target)
+        batch = shown.shape[0]
+    row = _one_row(own, source)
+    if row is None and before is None and source == target:
+        return rule
+    keys = torch.arange(source.key_start, source.key_end)[None, None]
+    items = torch.arange(batch)[:, None, None]
+
+    def read(first: int, end: int) -> Tensor:
+        if row is not None:
+            return row[:, None, None].expand(batch, 1, end - first, -1)
+        queries = torch.arange(source.query_start + first, source.query_start + end)[None, :, None]
+        return own.visible(items, queries, keys).expand(batch, end - first, source.kv_len)[:, None]
+
+    if before is not None and _explains(general(before), read, batch, target):
+        return before
+    if row is None:
+        row = same_rows(read, batch, source)
+    if row is None:
+        return recognize(read, batch, target)
+    return Rule() if bool(row.all()) else Keys(torch.nn.functional.pad(row, (target.key_start, 0)))
+
+
+def _one_row(rule: Rule, region: Region) -> Tensor | None:
+    """Returns the keys [batch or 1, kv_len] that all queries of a region see by the form of a rule: padding."""
+    if not isinstance(rule, Documents):
+        return None
+    if rule.query_ids.shape[1] < region.query_end or rule.key_ids.shape[1] < region.key_end:
+        return None
+    ids = rule.query_ids[:, region.query_start : region.query_end]
+    if not bool((ids == ids[:, :1]).all()):
+        return None
+    return ids[:, :1] == rule.key_ids[:, region.key_start : region.key_end]
+
+
+def _explains(rule: Rule, read: Read, batch: int, region: Region) -> bool:
+    """Returns whether a rule of other queries shows exactly the keys of a region."""
+    if any(isinstance(leaf, Dense) for leaf in rule.leaves()):
+        return False
+    try:
+        return explains(rule, read, batch, region)
+    except (ValueError, IndexError):  # a rule that does not know these positions
+        return False
+
+
 def general(rule: Rule) -> Rule:
     """Returns a rule read off the mask of a part as one for every position. It is compared before it is used there."""
     if isinstance(rule, Known):
@@ -88,11 +148,14 @@ def _extended(rule: Rule, total: Region) -> Rule:
         left, top = region.key_start - total.key_start, region.query_start - total.query_start
         sides = (left, total.key_end - region.key_end, top, total.query_end - region.query_end)
         return Dense(torch.nn.functional.pad(rule.shown, sides), total)
+    if isinstance(rule, Keys):
+        return Keys(torch.nn.functional.pad(rule.shown, (0, max(0, total.key_end - rule.shown.shape[1]))))
     if not isinstance(rule, Documents):
         return rule
+    # Ids that no rule uses: a new position sees none of the known ones, and none of them sees it.
     ids = [
-        torch.nn.functional.pad(own, (0, max(0, end - own.shape[1])), value=-1)
-        for own, end in ((rule.query_ids, total.query_end), (rule.key_ids, total.key_end))
+        torch.nn.functional.pad(own, (0, max(0, end - own.shape[1])), value=new)
+        for own, end, new in ((rule.query_ids, total.query_end, -5), (rule.key_ids, total.key_end, -6))
     ]
     return Documents(*ids)
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 
@@ -35,6 +36,8 @@ def observed_model(model: torch.nn.Module, recorder: Recorder, compute: Literal[
             )
     with contextlib.ExitStack() as stack:
         pretrained = _pretrained_models(model)
+        for one in pretrained:
+            stack.enter_context(_OnOneThread.held(one))
         stack.enter_context(_passes([model, *model.children(), *pretrained], recorder))
         for one in pretrained:
             stack.enter_context(_one_sequence(one))
@@ -76,6 +79,39 @@ def _pretrained_models(model: torch.nn.Module) -> list[Any]:
     if isinstance(model, kind):
         return [model]
     return [found for child in model.children() for found in _pretrained_models(child)]
+
+
+class _OnOneThread:
+    """Models of transformers in blocks of record(), which change their configuration and generate(). Blocks of one
+    thread end in the opposite order, and so restore them; those of several threads would not."""
+
+    _lock = threading.Lock()
+    _holders: ClassVar[dict[int, list[int]]] = {}  # the thread and the number of its blocks, by id
+
+    @classmethod
+    @contextlib.contextmanager
+    def held(cls, model: Any) -> Iterator[None]:
+        """Refuses a model that another thread records, or a part of it or one around it."""
+        thread = threading.get_ident()
+        kind = sys.modules["transformers"].PreTrainedModel
+        parts = [module for module in model.modules() if isinstance(module, kind)]
+        ids = {id(one) for part in parts for one in (part, part.config)}
+        with cls._lock:
+            if any(cls._holders.get(each, [thread])[0] != thread for each in ids):
+                raise ValueError(
+                    "model: expected one that no other thread records at the same time, got one inside a block of "
+                    "record() on another thread; record one after the other, or copies of the model"
+                )
+            for each in ids:
+                cls._holders.setdefault(each, [thread, 0])[1] += 1
+        try:
+            yield
+        finally:
+            with cls._lock:
+                for each in ids:
+                    cls._holders[each][1] -= 1
+                    if cls._holders[each][1] == 0:
+                        del cls._holders[each]
 
 
 @contextlib.contextmanager

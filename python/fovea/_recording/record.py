@@ -18,7 +18,7 @@ from torch import Tensor
 from .. import _fovea
 from .._observe.calls import AttentionCall, observe
 from .._observe.rules import Causal, Region, Rule
-from .joined_rule import Part, general, joined_mask
+from .joined_rule import Part, general, joined_mask, moved_rule
 from .places import ModulePlaces, Place
 from .tokens import ModelTokens, check_tokenizer
 
@@ -38,9 +38,11 @@ class _Attention:
         self.name = name
         self.described = described
         self.first_query, self.first_key = call.query_start, call.key_start
+        self.batch = call.query.shape[0]
         self.query_end = call.query_start + call.query.shape[2]
         self.key_end = call.key_start + call.key.shape[2]
         self.parts: list[Part] = []
+        self.last_rule: Rule = call.rule  # of all heads of the model
         self.options = call.options
         self.some_keys: Tensor | None = None  # of cross-attention, to tell whether later parts have the same
         self.pending: list[dict[str, Tensor]] = []
@@ -55,6 +57,16 @@ class _Attention:
     def keys(self) -> int:
         number: int = self.key_end - self.first_key
         return number
+
+    def add_part(self, call: AttentionCall, begin: int, keys: int) -> None:
+        """Adds the part of a call whose first query is at position `begin`, with the keys that it used."""
+        length = call.query.shape[2]
+        self.last_rule = call.rule
+        rule = call.rule.of_heads(self.described["heads"]) if self.described["heads"] else call.rule
+        alone = self.described["kind"] != "cross" and length == 1 and call.key_start + keys == begin + 1
+        if alone and type(general(rule)) is Rule:
+            rule = _CAUSAL  # what a single query at the last key sees
+        self.parts.append(Part(rule, Region(begin, length, call.key_start, keys)))
 
 
 class Recorder:
@@ -75,6 +87,7 @@ class Recorder:
         values: bool,
         store: str | None,
         source: str,
+        compute: Literal["fovea", "original"],
         progress: bool,
     ) -> None:
         # The current folder may change inside the block.
@@ -85,10 +98,12 @@ class Recorder:
         self._layers = _chosen("layers", layers)
         self._heads = _chosen("heads", heads)
         self._values = values
+        self._original = compute == "original"
         self._progress = _Progress(self.path) if progress else None
         self._attentions: dict[str, _Attention] = {}
         self._seen_layers: set[int] = set()
         self._compared: dict[Any, bool] = {}  # of joined_mask()
+        self._moved: tuple[Rule, Rule | None, tuple[int, Region, Region], Rule] | None = None  # the last of _numbered()
         self._batch = 1
         self._bytes, self._finished = 0, False
         # Models of transformers may have static caches, whose last slots are empty.
@@ -121,6 +136,8 @@ class Recorder:
         if place is None:
             return
         own = self._attentions.get(place.name)
+        if place.kind == "cross":
+            call = self._numbered(own, call)
         if own is None:
             self._add(place, call)
         else:
@@ -136,13 +153,28 @@ class Recorder:
         self._seen_layers.add(place.layer)
         return place if self._layers is None or place.layer in self._layers else None
 
+    def _numbered(self, own: _Attention | None, call: AttentionCall) -> AttentionCall:
+        """Returns a call of cross-attention with its queries numbered behind those of earlier parts, and keys from
+        0."""
+        if call.options.get("relative") is not None:  # a table of distances, for the positions that the call has
+            return call
+        begin, before = (0, None) if own is None else (own.query_end, own.last_rule)
+        (batch, _, q_len, _), kv_len = call.query.shape, call.key.shape[2]
+        source, target = Region(call.query_start, q_len, call.key_start, kv_len), Region(begin, q_len, 0, kv_len)
+        # Layers often share a mask.
+        given = batch, source, target
+        known = self._moved
+        if known is None or known[0] is not call.rule or known[1] is not before or known[2] != given:
+            known = self._moved = call.rule, before, given, moved_rule(call.rule, *given, before)
+        return call._replace(rule=known[3], query_start=begin, key_start=0)
+
     def _add(self, place: Place, call: AttentionCall) -> None:
         self._batch = max(self._batch, call.query.shape[0])
         heads = self._chosen_heads(place.name, call.query.shape[1])
         described = {"name": place.name, "layer": place.layer, "kind": place.kind, "heads": heads or []}
         own = _Attention(place.name, call, described)
-        own.key_end = own.first_key + self._used_keys(call)
-        own.parts = [_part(call, call.query_start, own.keys, heads)]
+        own.key_end = own.first_key + self._used_keys(place.kind, call)
+        own.add_part(call, call.query_start, own.keys)
         if place.kind == "cross":
             own.some_keys = _some_keys(call, own.keys).clone()
         options = self._options(own)
@@ -156,12 +188,14 @@ class Recorder:
         begin = call.query_start
         # Without a mask, the position of the queries is that of the last keys.
         grown = type(call.rule) is Rule and call.key.shape[2] == own.key_end - call.key_start + length
-        if kind == "cross" or (begin == 0 and grown):
+        if kind != "cross" and begin == 0 and grown:
             begin = own.query_end
         if begin != own.query_end or kind == "encoder":
+            cached = self._original and self._has_caches and kind != "encoder"
             raise ValueError(
                 f"record: expected one text in a recording, and the queries from position {own.query_end} of "
                 f"{own.name}, got them from position {begin}; record each text in a file of its own"
+                + (', and a text with a static cache or a sliding window with compute="fovea"' if cached else "")
             )
         if own.some_keys is not None and not torch.equal(own.some_keys, _some_keys(call, own.keys)):
             raise ValueError(
@@ -175,7 +209,7 @@ class Recorder:
             )
         end = begin + length
         first = own.key_end - call.key_start
-        last = max(first, self._used_keys(call))
+        last = max(first, self._used_keys(kind, call))
         if first < 0:
             raise ValueError(
                 f"record: expected the keys of {own.name} from position {own.key_end}, got them from position "
@@ -188,18 +222,18 @@ class Recorder:
                 part[name] = part[name].clone()  # would keep a whole cache alive
         own.query_end, own.key_end = end, own.key_end + last - first
         own.options = call.options
-        own.parts.append(_part(call, begin, last, heads))
+        own.add_part(call, begin, last)
         own.pending.append(part)
         own.pending_queries += length
         if len(own.pending) == _MOST_PARTS or own.pending_queries > _MOST_QUERIES:
             self._write_pending(own)
 
-    def _used_keys(self, call: AttentionCall) -> int:
+    def _used_keys(self, kind: str, call: AttentionCall) -> int:
         """Returns the number of keys, without empty slots of a static cache: behind the last query, seen by none."""
         kv_len: int = call.key.shape[2]
         end = call.query_start + call.query.shape[2]
         behind: int = call.key_start + kv_len - end
-        if not self._has_caches or not 0 < behind < kv_len:
+        if kind == "cross" or not self._has_caches or not 0 < behind < kv_len:
             return kv_len
         seen = call.rule.on(Region(call.query_start, call.query.shape[2], end, behind))
         return kv_len - behind if seen is False else kv_len
@@ -270,7 +304,7 @@ class Recorder:
         for own in self._attentions.values():
             self._write_pending(own)
             described = own.described
-            place = (own.name, described["kind"])
+            place = (own.name, described["kind"], own.batch)
             for which, found in (
                 ("query_tokens", self._tokens.of_queries(*place, own.first_query, own.queries)),
                 ("key_tokens", self._tokens.of_keys(*place, own.first_key, own.keys)),
@@ -302,15 +336,6 @@ def _chosen(name: str, numbers: Iterable[int] | None) -> list[int] | None:
     if not chosen:
         raise ValueError(f"{name}: expected at least one, or None for all, got none")
     return chosen
-
-
-def _part(call: AttentionCall, begin: int, keys: int, heads: list[int] | None) -> Part:
-    """Returns the part of a call whose first query is at position `begin`, with the keys that it used."""
-    length = call.query.shape[2]
-    rule = call.rule if heads is None else call.rule.of_heads(heads)
-    if type(general(rule)) is Rule and length == 1 and call.key_start + keys == begin + 1:
-        rule = _CAUSAL  # what a single query at the last key sees
-    return Part(rule, Region(begin, length, call.key_start, keys))
 
 
 def _some_keys(call: AttentionCall, keys: int) -> Tensor:
@@ -392,6 +417,7 @@ def record_block(
         path,
         tokens=tokens,
         source=_source(text),
+        compute=compute,
         progress=sys.stderr.isatty() if progress is None else progress,
         **options,
     )

@@ -123,34 +123,36 @@ class ModelTokens:
 
         return read
 
-    def of_queries(self, path: str, kind: str, first: int, count: int) -> list[Tokens]:
+    def of_queries(self, path: str, kind: str, batch: int, first: int, count: int) -> list[Tokens]:
         """Returns the token lists of an attention's queries, one per batch item; none if they are not known."""
-        return self._of(path, "decoder" if kind == "cross" else kind, first, count)
+        return self._of(path, "decoder" if kind == "cross" else kind, batch, first, count)
 
-    def of_keys(self, path: str, kind: str, first: int, count: int) -> list[Tokens]:
+    def of_keys(self, path: str, kind: str, batch: int, first: int, count: int) -> list[Tokens]:
         """Returns the token lists of an attention's keys."""
         if kind != "cross":
-            return self._of(path, kind, first, count)
+            return self._of(path, kind, batch, first, count)
         stacks = [stack for stack in self._ids if _side(stack) == "encoder" and not _is_above(stack, path)]
-        return self._lists(stacks, "encoder", first, count)
+        return self._lists(stacks, "encoder", batch, first, count)
 
-    def _of(self, path: str, kind: str, first: int, count: int) -> list[Tokens]:
+    def _of(self, path: str, kind: str, batch: int, first: int, count: int) -> list[Tokens]:
         stacks = sorted((stack for stack in self._ids if _is_above(stack, path)), key=len, reverse=True)
         if kind == "decoder":
             stacks = [stack for stack in stacks if _side(stack) == "decoder"]
         pixels = max((len(stack) for stack in self._pixels if _is_above(stack, path)), default=-1)
         if pixels > max(map(len, stacks), default=-1):  # a tower for images
             return self._patch_tokens(count)
-        return self._lists(stacks, "text" if kind == "self" else kind, first, count)
+        return self._lists(stacks, "text" if kind == "self" else kind, batch, first, count)
 
-    def _lists(self, stacks: list[str], name: str, first: int, count: int) -> list[Tokens]:
+    def _lists(self, stacks: list[str], name: str, batch: int, first: int, count: int) -> list[Tokens]:
         for stack in stacks:
+            parts = self._ids[stack]
+            rows = {part.shape[0] for part in parts}
+            # MusicGen has several rows of ids for each text, one per codebook.
+            if len(rows) != 1 or not rows <= {1, batch}:
+                continue
             key = (stack, first, count)
             if key in self._made:
                 return self._made[key]
-            parts = self._ids[stack]
-            if len({part.shape[0] for part in parts}) != 1:
-                continue
             ids = torch.cat(parts, dim=1)
             # The ids must be those of all positions, or of all queries if a cache was filled before the block. Images
             # and prefixes take positions without ids.

@@ -158,6 +158,8 @@ def changed(state: ViewState, changes: Mapping[str, Any], inputs: list[dict[str,
 
 def _checked(new: ViewState, entry: dict[str, Any], other: bool) -> ViewState:
     layers = {str(layer["label"]): layer for layer in entry["layers"]}
+    if not layers:
+        raise ValueError(f"input: expected one with weights, got {new.input!r}, whose attentions are all empty")
     if new.layer is None or (other and str(new.layer) not in layers):
         new = dataclasses.replace(new, layer=_layer(next(iter(layers))))
     layer = layers.get(str(new.layer))

@@ -37,7 +37,14 @@ class View:
 
     def __init__(self, server: Server, height: int) -> None:
         self._server = server
-        self._entries: list[dict[str, Any]] = server.request("GET", "/api/v1/inputs")["inputs"]
+        try:
+            self._open(height)
+        except BaseException:
+            server.close()
+            raise
+
+    def _open(self, height: int) -> None:
+        self._entries: list[dict[str, Any]] = self._server.request("GET", "/api/v1/inputs")["inputs"]
         self.inputs: list[str] = [entry["id"] for entry in self._entries]
         self.height = height
         with_heads = [entry for entry in self._entries if entry["layers"]]
@@ -203,8 +210,10 @@ def _kinds(inputs: Sequence[object]) -> str:
 
 def _server_options(origins: str | Sequence[str], port: int, memory: int | None, threads: int | None) -> list[str]:
     found = ["--port", str(port)]
-    for origin in [origins] if isinstance(origins, str) else origins:
-        found.append(f"--embed={origin}")
+    embedding = [f"--embed={origin}" for origin in ([origins] if isinstance(origins, str) else origins)]
+    if not embedding:
+        raise ValueError('origins: expected at least one, such as "http://localhost:8888", got none')
+    found += embedding
     if memory is not None:
         found += ["--memory", str(memory)]
     if threads is not None:
