@@ -60,7 +60,8 @@ View part(const View& of, std::int64_t first, std::int64_t count) {
 MutableTensorView as_heads(const MutableTensorView& rows, const Shape& items, std::int64_t first,
                            std::int64_t heads, std::int64_t head_dim) {
   const std::int64_t pitch = rows.extent(1), batch = items[0], length = items[1];
-  return {rows.address({0, first}),
+  // An empty tensor has no element with an address.
+  return {rows.size() == 0 ? rows.data() : rows.address({0, first}),
           rows.dtype(),
           {batch, heads, length, head_dim},
           {length * pitch, head_dim, pitch, 1}};
