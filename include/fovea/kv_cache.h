@@ -41,9 +41,9 @@ struct KvCacheOptions {
 ///
 /// Memory  the tokens of each head are contiguous, in the order in which decoding reads them, and
 ///         start at a multiple of 64 bytes. From 512 KB on, 2 MB pages are used if the system has
-///         them. A capacity reserves only address space: physical memory is allocated as tokens are
-///         written, up to one such page per head in advance, and released when the cache grows or
-///         is destroyed. A generous capacity therefore costs little.
+///         them. A capacity reserves only address space. Physical memory is allocated page by page
+///         as tokens are written, and released when the cache grows or is destroyed. Each head has
+///         pages of its own, so a generous capacity costs at most one page per head.
 /// Threads several threads may call const members at the same time; other members need exclusive
 ///         access.
 /// Errors  throws InvalidArgument naming the argument, the expected and the actual value; CacheFull

@@ -66,8 +66,8 @@ Real* row(const MutableTensorView& rows, std::int64_t number) {
 }
 
 /// Splits [0, count) into ranges of `grain` and calls work(begin, end) for each, in parallel.
-/// Throws Stopped after a stop request (nn/stop.h). Ranges depend only on `count` and `grain`, so
-/// the thread count never affects rounding.
+/// Ranges depend only on `count` and `grain`, so the thread count never affects rounding. Throws
+/// Stopped after a stop request (nn/stop.h).
 template <class Callable>
 void for_each_range(std::int64_t count, std::int64_t grain, const Callable& work) {
   const std::int64_t items = (count + grain - 1) / grain;

@@ -13,8 +13,8 @@ namespace fovea::nn {
 
 /// Writes all parameters by name, without converting types. The path's extension selects the
 /// format (fovea/files.h): .npz, or .safetensors, which matches PyTorch's state_dict() of the same
-/// modules. An existing file is replaced atomically or left unchanged. Throws InvalidArgument for
-/// other extensions, and as write_tensors does.
+/// modules. An existing file is replaced atomically or left unchanged. Throws InvalidArgument if
+/// the extension is another one. Otherwise throws as write_tensors does.
 FOVEA_API void save_parameters(const Parameters& parameters, const std::string& path);
 
 /// Reads parameters from a file. The file must have exactly one tensor of the same name and shape

@@ -16,7 +16,7 @@ namespace fovea::nn {
 ///
 /// backward cannot follow a stopped forward. A stopped backward may have added to some gradients.
 /// Optimizers stop as well, after some of the parameters have changed, so they should run outside.
-/// The token is the thread's, because passes have no options.
+/// The scope applies to a thread, because passes have no options.
 class FOVEA_API StopScope {
  public:
   explicit StopScope(std::stop_token stop);

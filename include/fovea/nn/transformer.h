@@ -69,9 +69,8 @@ class FOVEA_API TransformerDecoderLayer {
   /// tokens. `sequences` must equal batch; if batch is 1, any number of sequences can share the
   /// memory.
   Caches begin(const TensorView& memory, std::int64_t sequences);
-  /// Returns the result of forward, with a causal mask, for the next tokens, x [sequences, n,
-  /// width]. Query i of forward keeps its position: a causal `memory_mask` lets the token after t
-  /// others attend to keys 0 to t.
+  /// Computes the next tokens, x [sequences, n, width], as forward does with a causal mask. Tokens
+  /// keep their positions: with a causal `memory_mask`, token t attends to keys 0 to t.
   MutableTensorView step(const TensorView& x, Caches& caches, const Mask& memory_mask);
 
   const MultiHeadAttention& self_attention() const { return self_attention_; }

@@ -75,8 +75,8 @@ def moved_rule(rule: Rule, batch: int, source: Region, target: Region, before: R
     """Returns a rule for the positions of `target` that shows the keys that `rule` shows at those of `source`, a region
     of the same size. `before`, the rule of the queries before these, is returned if it holds for them too.
 
-    Cross-attention needs it: what the positions of its queries are relative to the keys depends on how the mask is
-    read, but queries of several parts are numbered one after another.
+    For cross-attention: a recording numbers the queries of its parts one after another, whereas a rule that was read
+    off the mask of one part has other positions.
     """
     own = general(rule)
     if type(own) is Rule or 0 in (batch, source.q_len, source.kv_len):

@@ -158,8 +158,7 @@ class Layer : public Model {
   static constexpr std::size_t kMaxInputs = 3;
   using Inputs = std::array<MutableTensorView, kMaxInputs>;
 
-  /// The calls that may follow a forward: backward and those that look at its state, only the
-  /// latter, or none.
+  /// What may be called after forward(): backward() and look(), only look(), or neither.
   enum class Next : std::uint8_t { kBackward, kLook, kNone };
 
   /// Runs work(inputs) on copies that live until the next forward, so that the caller may change

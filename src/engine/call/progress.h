@@ -18,8 +18,8 @@ class JoinedProgress {
   JoinedProgress(const JoinedProgress&) = delete;
   JoinedProgress& operator=(const JoinedProgress&) = delete;
 
-  /// Returns the settings of the next pass, after which `later` items follow. They refer to this
-  /// object.
+  /// Returns the settings of the next pass, valid during the lifetime of this object. `later` is
+  /// the number of items of the passes after it.
   const Execution& next(std::int64_t later) {
     if (!whole_.progress) return whole_;
     before_ += items_;

@@ -67,8 +67,8 @@ inline void amx_float_item(const ForwardSetup& setup, const ForwardItem& item,
     pass.run(stop);
   }
   if (stop.stop_requested()) return;
-  // At the edge of a mask, the bits of a row depend on the rows of its panel. Where a run begins
-  // depends on the refused rows alone, but where it is cut, on the number of threads.
+  // At the edge of a mask, the bits of a row depend on the rows of its panel. Items cut runs of
+  // refused rows where the number of threads says, so panels begin at multiples of their lanes.
   const std::int64_t lanes = float_forward().panel_lanes;
   pass.for_refused([&](std::int64_t q_begin, std::int64_t q_end) {
     const std::int64_t whole = std::min((q_begin + lanes - 1) / lanes * lanes, q_end);

@@ -238,8 +238,8 @@ class TopKeys {
     const Floats d;
     const Ints ints;
     const Words words;
-    // With 32 registers, short lists stay there while keys are inserted. Two arrays, because the
-    // constructor of an array of elements has no target attribute, which NEON's vectors require.
+    // With 32 registers, short lists stay there while keys are inserted. An array of Element would
+    // not compile on NEON: its implicit constructor lacks the target attribute of the vectors'.
     constexpr int kKept = kCount > 0 ? kCount : 1;
     Vector kept_scores[kKept];
     hn::Vec<Ints> kept_keys[kKept];

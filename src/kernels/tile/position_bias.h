@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Biases that depend only on the distance of query and key (ALiBi, relative table), as a table, and
-// the numbers of dense biases.
+// Tables of the biases that depend only on the distance of query and key (ALiBi, relative table),
+// and the conversion of dense biases to float32.
 
 #pragma once
 
