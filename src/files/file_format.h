@@ -7,11 +7,12 @@
 #include <optional>
 #include <string_view>
 
+#include "fovea/export.h"
 #include "fovea/files.h"
 
 namespace fovea::files {
 
 /// Returns the format for ".npy", ".npz" or ".safetensors" (case-insensitive).
-std::optional<FileFormat> format_by_ending(std::string_view path);
+FOVEA_API std::optional<FileFormat> format_by_ending(std::string_view path);
 
 }  // namespace fovea::files

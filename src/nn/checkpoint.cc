@@ -19,6 +19,7 @@
 #include "fovea/files.h"
 
 #include "core/fail.h"
+#include "files/file_format.h"
 
 namespace fovea::nn {
 namespace {
@@ -45,20 +46,12 @@ std::string mismatch(const TensorInfo& tensor, const Parameter& parameter) {
   return {};
 }
 
-/// Compares the end of a path with an ending in lower case, ignoring the path's case.
-bool has_ending(std::string_view path, std::string_view ending) {
-  if (path.size() < ending.size()) return false;
-  return std::ranges::equal(
-      path.substr(path.size() - ending.size()), ending, [](char found, char expected) {
-        return expected == (found >= 'A' && found <= 'Z' ? found - 'A' + 'a' : found);
-      });
-}
-
 }  // namespace
 
 void save_parameters(const Parameters& parameters, const std::string& path) {
   // write_tensors also writes .npy files and standard output, both without names of tensors.
-  if (!has_ending(path, ".safetensors") && !has_ending(path, ".npz")) {
+  const auto format = files::format_by_ending(path);
+  if (!format || *format == FileFormat::kNpy) {
     fail("{}: expected a name that ends in .safetensors or .npz", path);
   }
   std::vector<NamedTensor> tensors;

@@ -3,7 +3,6 @@
 // Writes recordings (fovea/recording.h): checks and describes what the spool stores.
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <functional>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include "fovea/info.h"
 
 #include "core/fail.h"
+#include "files/file_format.h"
 #include "recording/check.h"
 #include "recording/format.h"
 #include "recording/tensor_spool.h"
@@ -43,11 +43,8 @@ class RecordingWriter::State {
 
   /// Returns the path, unless its ending belongs to another format, as which it would be read.
   static const std::string& checked(const std::string& path) {
-    std::string ending = path.substr(std::min(path.size(), path.rfind('.')));
-    std::ranges::transform(ending, ending.begin(), [](unsigned char letter) {
-      return static_cast<char>(std::tolower(letter));
-    });
-    if (ending == ".npy" || ending == ".npz") {
+    const auto format = files::format_by_ending(path);
+    if (format && *format != FileFormat::kSafetensors) {
       fail_argument("path", "expected a name that ends in .safetensors, got \"{}\"", path);
     }
     return path;
