@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "core/fail.h"
-#include "engine/call/problem.h"
+#include "problem/float32_options.h"
 #include "problem/problem_shape.h"
 #include "recording/format.h"
 #include "text/text_width.h"
@@ -93,7 +93,7 @@ void check_options(const AttentionOptions& options, const ProblemShape& shape, D
                    std::int64_t head_dim) {
   validate(options, shape);
   if (query_type == DType::kFloat64) return;
-  engine::check_float32(options.score, score_scale(options.score, head_dim));
+  check_float32(options.score, score_scale(options.score, head_dim));
 }
 
 void check_fit(const RecordedAttention& attention, const ProblemShape& shape,

@@ -4,13 +4,11 @@
 
 #include "engine/call/problem.h"
 
-#include <cmath>
 #include <cstdint>
-#include <numbers>
 
 #include "core/fail.h"
 #include "core/tensor_memory.h"
-#include "kernels/tile/query_factor.h"
+#include "problem/float32_options.h"
 
 namespace fovea::engine {
 namespace {
@@ -39,31 +37,6 @@ ProblemShape shape_of(const TensorView& query, const TensorView& key, const Tens
 }
 
 }  // namespace
-
-void check_float32(const ScoreOptions& score, double scale) {
-  const auto holds = [](double number) {
-    return std::isfinite(static_cast<float>(number * std::numbers::log2e_v<double>));
-  };
-  if (score.scale && !holds(*score.scale)) {
-    fail_argument("scale", "expected a number that float32 holds, got {}", *score.scale);
-  }
-  if (score.softcap > 0.0) {
-    if (!holds(score.softcap) || static_cast<float>(score.softcap) == 0.0f) {
-      fail_argument("softcap", "expected a number that float32 holds, got {}", score.softcap);
-    }
-    if (!std::isfinite(kernels::query_factor(score, scale))) {
-      fail_argument("softcap",
-                    "expected 2 log2(e) scale / softcap to be a number that float32 holds, got "
-                    "scale {} and softcap {}",
-                    scale, score.softcap);
-    }
-  }
-  for (const double sink : score.sinks) {
-    if (!holds(sink) && !std::isinf(sink)) {
-      fail_argument("sinks", "expected numbers that float32 holds, got {}", sink);
-    }
-  }
-}
 
 Problem make_problem(const TensorView& query, const TensorView& key, const TensorView& value,
                      const AttentionOptions& options) {

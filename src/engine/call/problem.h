@@ -34,10 +34,6 @@ struct Problem {
   double scale() const { return score_scale(options.score, head_dim()); }
 };
 
-/// Throws InvalidArgument if options overflow or underflow in float32: they are multiplied by
-/// factors and stored in it, unless the inputs are float64. `scale` is score_scale()'s.
-FOVEA_API void check_float32(const ScoreOptions& score, double scale);
-
 /// Validates the inputs and options of a call. Throws InvalidArgument with the name of the argument
 /// and the expected and actual values.
 FOVEA_API Problem make_problem(const TensorView& query, const TensorView& key,

@@ -47,7 +47,7 @@
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
 #include "kernels/tile/position_bias.h"
-#include "kernels/tile/query_factor.h"
+#include "problem/query_factor.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -214,7 +214,7 @@ class DecodePass {
     return scratch_.context + row * scratch_.context_stride;
   }
 
-  float query_factor() const { return kernels::query_factor(score_, setup_.scale); }
+  float query_factor() const { return fovea::query_factor(score_, setup_.scale); }
 
   void begin() {
     const float factor = Arithmetic::kScalesQueries ? query_factor() : 1.0f;

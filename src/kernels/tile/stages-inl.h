@@ -21,11 +21,11 @@
 #include "kernels/simd/storage-inl.h"
 #include "kernels/tile/pack-inl.h"
 #include "kernels/tile/position_bias.h"
-#include "kernels/tile/query_factor.h"
 #include "kernels/tile/score-inl.h"
 #include "kernels/tile/scratch.h"
 #include "kernels/tile/setup.h"
 #include "kernels/tile/tile-inl.h"
+#include "problem/query_factor.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -47,7 +47,7 @@ class ScoreStages {
         scratch_(scratch),
         scores_are_scaled_(queries_are_scaled) {}
 
-  float query_factor() const { return kernels::query_factor(score_, setup_.scale); }
+  float query_factor() const { return fovea::query_factor(score_, setup_.scale); }
   /// Returns the factor that the softmax multiplies scores by: the absolute value of
   /// query_factor(), or 1 if query_factor() is applied earlier. The result is never 0, because the
   /// scores of hidden keys are -inf and 0 * -inf is NaN. For finite scores, the smallest normal

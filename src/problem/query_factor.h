@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The factor applied to queries, or to scores right after the first product.
+// The factor that kernels apply to queries, or to scores right after the first product.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "fovea/attention_options.h"
 
-namespace fovea::kernels {
+namespace fovea {
 
 /// Returns the product of all factors before the first stage. With a softcap: 2 log2(e) scale /
 /// softcap, for tanh_of_scaled(). With a custom function, which needs scores without log2(e): the
@@ -20,4 +20,4 @@ inline float query_factor(const ScoreOptions& score, double scale) {
   return static_cast<float>(scale * (custom ? 1.0 : kLog2E));
 }
 
-}  // namespace fovea::kernels
+}  // namespace fovea
