@@ -59,8 +59,12 @@ def cpu_name(cpuinfo):
     name, family, model = facts.get("model name"), facts.get("cpu family"), facts.get("model")
     if not name or re.search(r"\d", name) or not family:
         return name or "unknown CPU"
-    if facts.get("vendor_id") == "AuthenticAMD" and (family == "26" or (family == "25" and "avx512f" in facts["flags"])):
-        return f"{name} (Zen {'5' if family == '26' else '4'})"
+    if facts.get("vendor_id") == "AuthenticAMD":
+        zen = 5 if family == "26" else 4 if family == "25" and "avx512f" in facts["flags"] else None
+        if zen is None and family == "25" and model in ("0", "1"):
+            zen = 3
+        if zen:
+            return f"{name} (Zen {zen})"
     return f"{name} (family {family}, model {model})"
 
 

@@ -62,7 +62,8 @@ class Machines(unittest.TestCase):
         lines = "vendor_id\t: {}\ncpu family\t: {}\nmodel\t\t: {}\nmodel name\t: {}\nflags\t\t: fpu {}\n\nvendor_id\t: other\n"
         for name, *facts in (
             ("AMD EPYC (Zen 4)", "AuthenticAMD", 25, 17, "AMD EPYC", "avx512f"),
-            ("AMD EPYC (family 25, model 1)", "AuthenticAMD", 25, 1, "AMD EPYC", "avx2"),
+            ("AMD EPYC (Zen 3)", "AuthenticAMD", 25, 1, "AMD EPYC", "avx2"),
+            ("AMD EPYC (family 25, model 80)", "AuthenticAMD", 25, 80, "AMD EPYC", "avx2"),
             ("AMD EPYC (Zen 5)", "AuthenticAMD", 26, 2, "AMD EPYC", "avx512f"),
             ("Intel(R) Xeon(R) Processor (family 6, model 207)", "GenuineIntel", 6, 207, "Intel(R) Xeon(R) Processor", "avx512f"),
             ("AMD EPYC 9654", "AuthenticAMD", 25, 17, "AMD EPYC 9654", "avx512f"),

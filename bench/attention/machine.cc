@@ -29,13 +29,16 @@ std::map<std::string, std::string> cpu_facts() {
 }
 
 // What family and model tell where a hypervisor hides the number in the name, as in "AMD EPYC".
-std::string generation(CpuKind kind, const std::map<std::string, std::string>& facts) {
+std::string generation(CpuKind kind, std::map<std::string, std::string>& facts) {
   if (kind == CpuKind::kZen4) return "Zen 4";
   if (kind == CpuKind::kZen5) return "Zen 5";
-  const auto family = facts.find("cpu family");
-  const auto model = facts.find("model");
-  if (family == facts.end() || model == facts.end()) return "";
-  return "family " + family->second + ", model " + model->second;
+  const std::string& family = facts["cpu family"];
+  const std::string& model = facts["model"];
+  if (family.empty() || model.empty()) return "";
+  // Zen 3 in servers is model 0 or 1; later models of the family have other cores.
+  const bool zen3 = family == "25" && (model == "0" || model == "1");
+  if (facts["vendor_id"] == "AuthenticAMD" && zen3) return "Zen 3";
+  return "family " + family + ", model " + model;
 }
 
 }  // namespace

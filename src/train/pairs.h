@@ -28,9 +28,10 @@ struct Pair {
 };
 
 /// Reads lines of two or three columns separated by tabs: source, target and, optionally, origins
-/// such as "0-4=20-24,5-7=12-14+16-18" (target range = source ranges). Throws IoError if the file
-/// cannot be read. Throws InvalidArgument, "FILE:LINE: ...", for a malformed line, an empty text or
-/// invalid UTF-8, and "FILE: ..." for an empty file.
+/// such as "0-4=20-24,5-7=12-14+16-18" (target range = source ranges). A byte order mark before the
+/// first line is skipped. Throws IoError if the file cannot be read. Throws InvalidArgument,
+/// "FILE:LINE: ...", for a malformed line, an empty text or invalid UTF-8, and "FILE: ..." for an
+/// empty file.
 std::vector<Pair> read_pairs(const std::string& path);
 
 /// Returns a hash of all pairs in order (FNV-1a), which detects that the pairs have changed.

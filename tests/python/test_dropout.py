@@ -57,14 +57,18 @@ def test_share():
     assert abs(share - 0.75) < 4 * np.sqrt(0.25 * 0.75 / 1e6)
 
 
+@pytest.mark.parametrize("kv_heads", [2, 4])
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_context(dtype):
-    """Kept weights are divided by 1 - probability; lse does not depend on dropout."""
-    query, key, value = tensors((2, 4, 9, 16), kv_len=21, kv_heads=2, dtype=dtype)
+def test_context(dtype, kv_heads):
+    """Kept weights are divided by 1 - probability; lse does not depend on dropout, except that without dropout heads
+    of one key head may be computed together, which rounds in another order."""
+    query, key, value = tensors((2, 4, 9, 16), kv_len=21, kv_heads=kv_heads, dtype=dtype)
     dropout = fovea.Dropout(0.3, seed=4, call=1)
     context, lse = fovea.attention(query, key, value, mask=fovea.causal(), dropout=dropout, return_lse=True)
     assert_as_exact(context, query, key, value, mask=fovea.causal(), dropout=dropout)
-    assert np.array_equal(lse, fovea.attention(query, key, value, mask=fovea.causal(), return_lse=True)[1])
+    plain_lse = fovea.attention(query, key, value, mask=fovea.causal(), return_lse=True)[1]
+    np.testing.assert_allclose(lse, plain_lse, rtol=4 * np.finfo(lse.dtype).eps)
+    assert kv_heads < 4 or np.array_equal(lse, plain_lse)
     steps = fovea.reference.attention_steps(query, key, value, mask=fovea.causal(), dropout=dropout)
     kept = dropout.kept(2, 4, 9, 21)
     np.testing.assert_allclose(steps.dropped_weights, steps.weights * kept / 0.7, rtol=1e-12)

@@ -55,6 +55,16 @@ TEST(TrainPairs, AreReadLineByLine) {
   EXPECT_THAT(pairs[2].origins[0].source, ElementsAre(Range(1, 2), Range(0, 1)));
 }
 
+TEST(TrainPairs, AByteOrderMarkIsNotPartOfTheFirstText) {
+  const std::vector<Pair> pairs = read("\xEF\xBB\xBFthe\tle\n\xEF\xBB\xBFa\tun\n");
+  ASSERT_EQ(pairs.size(), 2u);
+  EXPECT_EQ(pairs[0].source, "the");
+  EXPECT_EQ(pairs[1].source,
+            "\xEF\xBB\xBF"
+            "a");
+  EXPECT_EQ(message_of([] { read("\xEF\xBB\xBF"); }), "pairs.tsv: expected pairs, got nothing");
+}
+
 TEST(TrainPairs, ErrorsNameTheLine) {
   const std::pair<const char*, const char*> kCases[] = {
       {"", "pairs.tsv: expected pairs, got nothing"},
