@@ -361,7 +361,7 @@ def test_interrupt_ends_the_call_on_all_ranks(new_group):
     started = time.monotonic()
     group.signal(1, signal.SIGINT)
     other, interrupted = group.outcomes()
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 40  # less than the group's timeout
     assert type(interrupted) is KeyboardInterrupt
     assert type(other) is RuntimeError
     assert str(other) == "stopped as requested, on rank 1"

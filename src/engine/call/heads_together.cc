@@ -19,8 +19,8 @@ constexpr double kProductsPerItem = 4 << 20;
 constexpr double kEnoughItems = 8;
 // Fewer rows take as long, where vectors are shorter.
 constexpr std::int64_t kMinRows = 16;
-// Decoding is slower if at least this part of the lanes is filled.
-constexpr double kFilled = 0.8;
+// Decoding is slower if at least this part of the lanes is filled; kFilledOf8 where vectors have 8.
+constexpr double kFilled = 0.8, kFilledOf8 = 0.75;
 
 /// Returns the lanes of the vectors that hold `rows` rows.
 std::int64_t lanes(std::int64_t rows, std::int64_t vector) {
@@ -103,14 +103,18 @@ std::int64_t parts_of_heads(const Problem& problem, const SequenceSpan& span, st
 }
 
 bool heads_fill_vectors(const Problem& problem, const SequenceSpan& span) {
-  if (span.q_len <= 1 || span.kv_len * problem.head_dim() > kMaxKeyNumbers) return false;
+  if (span.q_len <= 1) return false;
   const std::int64_t vector = forward_sizes(problem).in_place_vector;
   const std::int64_t group = heads_of_a_key_head(problem.shape);
   const std::int64_t parts = parts_of_heads(problem, span, vector);
   if (parts == group) return false;
+  const std::int64_t key_bytes =
+      span.kv_len * problem.head_dim() * static_cast<std::int64_t>(dtype_size(problem.key.dtype()));
+  if (key_bytes > parts * kPartBytes) return false;  // decoding has more items
   const std::int64_t taken = sum_over_parts(
       group, parts, [&](std::int64_t heads) { return lanes(heads * span.q_len, vector); });
-  return static_cast<double>(group * span.q_len) >= kFilled * static_cast<double>(taken);
+  const double filled = vector == 8 ? kFilledOf8 : kFilled;
+  return static_cast<double>(group * span.q_len) >= filled * static_cast<double>(taken);
 }
 
 }  // namespace fovea::engine

@@ -20,9 +20,9 @@ namespace fovea::engine {
 /// the crossovers).
 inline constexpr std::int64_t kMaxRowsInPlace = 96;
 
-/// Heads with more elements of keys are decoded even where tiles are faster on one thread, because
-/// decoding divides keys into parts, which many threads can share.
-inline constexpr std::int64_t kMaxKeyNumbers = 512 << 10;
+/// Decoding divides the keys of a head into parts of this size, which threads share. They are long
+/// enough to make merging negligible, and short enough to keep many threads busy.
+inline constexpr std::int64_t kPartBytes = 2 << 20;
 
 /// Returns the sizes of a call's pass over tiles.
 kernels::ForwardSizes forward_sizes(const Problem& problem, const kernels::LensSetup& lenses = {});
@@ -38,7 +38,8 @@ inline std::int64_t heads_of_a_key_head(const ProblemShape& shape) {
 /// ForwardSizes::in_place_vector.
 std::int64_t parts_of_heads(const Problem& problem, const SequenceSpan& span, std::int64_t vector);
 
-/// Returns whether the queries of several heads fill most lanes. Decoding is slower then.
+/// Returns whether the queries of several heads fill most lanes, and decoding would not divide the
+/// keys into more parts, which threads can share. Decoding is slower then.
 bool heads_fill_vectors(const Problem& problem, const SequenceSpan& span);
 
 }  // namespace fovea::engine

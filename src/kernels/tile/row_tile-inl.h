@@ -116,16 +116,19 @@ HWY_INLINE void row_tile_of(std::int64_t rows, const float* a, const float* b,
   }
 }
 
-/// Computes the tiles of the rows [row, end) in a column of C that is kVectors vectors wide.
+/// Computes the tiles of the rows [row, end) in a column of C that is kVectors vectors wide. The
+/// rows are divided evenly: with too few sums, each addition waits for the one before.
 template <class Arithmetic, class A, int kVectors, class Sums>
 HWY_NOINLINE void column_of_tiles(std::int64_t row, std::int64_t end, const float* a,
                                   const float* b, std::int64_t b_stride, std::int64_t steps,
                                   Sums& sums, std::int64_t lane) {
   constexpr int kRows = row_tile_rows(kVectors);
-  for (; row + kRows <= end; row += kRows) {
-    row_tile<Arithmetic, A, kRows, kVectors>(a, b, b_stride, steps, sums, row, lane);
+  for (std::int64_t tiles = (end - row + kRows - 1) / kRows; tiles > 0; --tiles) {
+    const std::int64_t even = (end - row + tiles - 1) / tiles;
+    const std::int64_t rows = (even + kRowsMultiple - 1) / kRowsMultiple * kRowsMultiple;
+    row_tile_of<Arithmetic, A, kVectors, kRows>(rows, a, b, b_stride, steps, sums, row, lane);
+    row += rows;
   }
-  row_tile_of<Arithmetic, A, kVectors, kRows>(end - row, a, b, b_stride, steps, sums, row, lane);
 }
 
 /// Computes the rows [row, end) of C = A B, `width` lanes wide, a multiple of kLanes, and gives the

@@ -10,6 +10,7 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -134,6 +135,28 @@ TEST(AttentionDecode, Bfloat16Pairs) {
         expect_decode_exact(p.inputs());
       }
     }
+  }
+}
+
+TEST(AttentionDecode, SeveralRowsWhoseQueriesDoNotFitInRegisters) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (const std::int64_t rows : {1, 2, 3, 4, 5, 7}) {
+      for (const std::int64_t dim : {65, 96, 128, 135, 257, 300, 513}) {
+        for (const std::int64_t kv_len : {1, 4, 70}) {
+          SCOPED_TRACE(testing::Message() << dtype_name(dtype) << ", " << rows << " rows, " << dim
+                                          << ", " << kv_len << " keys");
+          expect_decode_exact(in_type(dtype, {1, rows, 1, 1, kv_len}, dim, 9).inputs());
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionDecode, SeveralRowsWithManyKeys) {
+  // Over 1 MB of keys and values, which AVX2 prefetches, with an incomplete last group.
+  for (const auto& [rows, dim, keys] : {std::tuple(3, 64, 4203), {4, 65, 4101}, {6, 130, 2051}}) {
+    SCOPED_TRACE(testing::Message() << rows << " rows, " << dim << ", " << keys << " keys");
+    expect_decode_exact(in_float32({1, 2 * rows, 2, 1, keys}, dim, dim).inputs());
   }
 }
 
