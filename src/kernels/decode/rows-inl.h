@@ -176,10 +176,11 @@ HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
   for (; r < rows; ++r) visit(r, std::integral_constant<int, 1>());
 }
 
-/// Runs of this size are prefetched while several groups of rows use the keys before. Otherwise,
-/// memory waits for the later groups, which take long with AVX2. Zen 4 with AVX-512 is 20 % slower
-/// with it, and so are caches of a few hundred keys with AVX2, by some percent. 0: never.
-constexpr std::int64_t kPrefetchedBytes = HWY_TARGET == HWY_AVX2 ? 1 << 20 : 0;
+/// Whether keys are prefetched while a group of rows uses those before, in runs of kPrefetchedBytes
+/// or more. AVX2 needs many instructions for a few keys, and memory would wait for them. Zen 4 with
+/// AVX-512 is 20 % slower with it, and short caches with AVX2 by some percent.
+constexpr bool kPrefetches = HWY_TARGET == HWY_AVX2;
+constexpr std::int64_t kPrefetchedBytes = 1 << 20;
 
 /// Prefetches the keys [key, end) of a head. Not inlined, so that the loops keep their registers.
 template <class T>
@@ -203,20 +204,20 @@ HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, cons
   const bool at_once = one_visit_may_do && one_visit;
   const std::int64_t together = at_once ? run.count : keys_together<T>(run.dim);
   // Each group of rows prefetches its share of the next keys.
-  const bool prefetches =
-      kPrefetchedBytes > 0 && run.rows > kMaxRows &&
-      run.count * run.dim * static_cast<std::int64_t>(sizeof(T)) >= kPrefetchedBytes;
-  const std::int64_t share = prefetches ? together * kMaxRows / run.rows : 0;
+  const std::int64_t bytes = run.count * run.dim * static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t share = kPrefetches && !at_once && bytes >= kPrefetchedBytes
+                                 ? (together * kMaxRows + run.rows - 1) / run.rows
+                                 : 0;
   for (std::int64_t head = 0; head < run.heads; ++head) {
     run.next.fetch(head);
     for (std::int64_t k = 0; k < run.count; k += together) {
       const std::int64_t here = std::min(together, run.count - k);
       std::int64_t fetched = k + here;
+      const std::int64_t fetched_end = share > 0 ? std::min(fetched + together, run.count) : 0;
       for_rows<kMaxRows>(run.rows, [&](std::int64_t row, auto several) FOVEA_LAMBDA {
-        if (kPrefetchedBytes > 0 && share > 0 && fetched < run.count) {
-          const std::int64_t end = std::min(fetched + share, run.count);
-          prefetch_keys(run, head, fetched, end);
-          fetched = end;
+        if (kPrefetches && fetched < fetched_end) {
+          prefetch_keys(run, head, fetched, std::min(fetched + share, fetched_end));
+          fetched += share;
         }
         visit(head, row, k, here, several);
       });
@@ -227,8 +228,9 @@ HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, cons
 /// Calls score(queries, keys, count, scores, several) for all queries and keys of a run, in the
 /// order of for_rows_and_keys.
 template <int kMaxRows, class T, class Score>
-HWY_INLINE void for_queries_and_keys(const Run<T>& run, const Score& score) {
-  for_rows_and_keys<kMaxRows>(run, true,
+HWY_INLINE void for_queries_and_keys(const Run<T>& run, const Score& score,
+                                     bool one_visit_may_do = true) {
+  for_rows_and_keys<kMaxRows>(run, one_visit_may_do,
                               [&](std::int64_t head, std::int64_t row, std::int64_t key,
                                   std::int64_t count, auto several) FOVEA_LAMBDA {
                                 score(run.from.row(head, row), run.cache.row(head, key), count,
@@ -309,36 +311,73 @@ void score_runs(const Run<T>& run) {
   });
 }
 
-/// Same for queries that do not fit in registers, and for dim 0. A vector of a key is loaded, and
-/// converted, once for up to four queries.
+/// Computes the scores of four keys. Their sums do not wait for each other, and a vector of the
+/// query is loaded once, but the keys are not read in order, so they must have been prefetched.
+template <class T>
+HWY_INLINE void score_4_keys(const float* query, const T* keys, std::int64_t key_stride,
+                             std::int64_t dim, float* scores) {
+  const Floats d;
+  const std::int64_t whole = dim / kLanes * kLanes;
+  Vector sums[4];
+#pragma GCC unroll 4
+  for (Vector& sum : sums) sum = hn::Zero(d);
+  const auto add = [&](std::int64_t c, const auto& load) FOVEA_LAMBDA {
+    const Vector from_query = hn::Load(d, query + c);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      sums[i] = hn::MulAdd(load(keys + i * key_stride + c), from_query, sums[i]);
+    }
+  };
+  for (std::int64_t c = 0; c < whole; c += kLanes) {
+    add(c, [&](const T* from) FOVEA_LAMBDA { return load_floats(d, from); });
+  }
+  if (whole < dim) {
+    add(whole, [&](const T* from) FOVEA_LAMBDA { return load_first(d, from, dim - whole); });
+  }
+  store_sums_of_4(sums, scores);
+}
+
+/// Same as score_runs() for queries that do not fit in registers, and for dim 0. A vector of a key
+/// is loaded, and converted, once for up to four queries.
 template <class T>
 void score_long_runs(const Run<T>& run) {
   const Floats d;
   const std::int64_t whole = run.dim / kLanes * kLanes;
-  for_queries_and_keys<4>(run, [&](const float* queries, const T* keys, std::int64_t count,
-                                   float* scores, auto several) FOVEA_LAMBDA {
-    constexpr int kRows = decltype(several)::value;
-    for_keys<kRows>(keys, run.cache.stride, count, scores, run.to.stride,
-                    [&](const T* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
-                      Vector sum[kRows];
+  // Float32 needs fewer instructions and is faster in order.
+  constexpr bool kFoursOfKeys = kPrefetches && sizeof(T) < sizeof(float);
+  for_queries_and_keys<4>(
+      run,
+      [&](const float* queries, const T* keys, std::int64_t count, float* scores, auto several)
+          FOVEA_LAMBDA {
+            constexpr int kRows = decltype(several)::value;
+            if constexpr (kFoursOfKeys && kRows == 1) {
+              for (; count >= 4; count -= 4, keys += 4 * run.cache.stride, scores += 4) {
+                score_4_keys(queries, keys, run.cache.stride, run.dim, scores);
+              }
+            }
+            for_keys<kRows>(keys, run.cache.stride, count, scores, run.to.stride,
+                            [&](const T* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
+                              Vector sum[kRows];
 #pragma GCC unroll 4
-                      for (int r = 0; r < kRows; ++r) sum[r] = hn::Zero(d);
-                      const auto add = [&](Vector x, std::int64_t c) FOVEA_LAMBDA {
+                              for (int r = 0; r < kRows; ++r) sum[r] = hn::Zero(d);
+                              const auto add = [&](Vector x, std::int64_t c) FOVEA_LAMBDA {
 #pragma GCC unroll 4
-                        for (int r = 0; r < kRows; ++r) {
-                          sum[r] =
-                              hn::MulAdd(x, hn::Load(d, queries + r * run.from.stride + c), sum[r]);
-                        }
-                      };
-                      for (std::int64_t c = 0; c < whole; c += kLanes) {
-                        add(load_floats(d, at + c), c);
-                      }
-                      if (whole < run.dim) add(load_first(d, at + whole, run.dim - whole), whole);
+                                for (int r = 0; r < kRows; ++r) {
+                                  sum[r] = hn::MulAdd(
+                                      x, hn::Load(d, queries + r * run.from.stride + c), sum[r]);
+                                }
+                              };
+                              for (std::int64_t c = 0; c < whole; c += kLanes) {
+                                add(load_floats(d, at + c), c);
+                              }
+                              if (whole < run.dim)
+                                add(load_first(d, at + whole, run.dim - whole), whole);
 #pragma GCC unroll 4
-                      for (int r = 0; r < kRows; ++r) sums[r][i] = sum[r];
-                      end_of_row();
-                    });
-  });
+                              for (int r = 0; r < kRows; ++r) sums[r][i] = sum[r];
+                              end_of_row();
+                            });
+          },
+      !kFoursOfKeys || run.rows > 1);
 }
 
 /// Returns the loop for keys of `dim` elements. Called once for thousands of runs.

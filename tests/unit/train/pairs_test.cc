@@ -56,13 +56,12 @@ TEST(TrainPairs, AreReadLineByLine) {
 }
 
 TEST(TrainPairs, AByteOrderMarkIsNotPartOfTheFirstText) {
-  const std::vector<Pair> pairs = read("\xEF\xBB\xBFthe\tle\n\xEF\xBB\xBFa\tun\n");
+  const std::string mark = "\xEF\xBB\xBF";
+  const std::vector<Pair> pairs = read(mark + "the\tle\n" + mark + "a\tun\n");
   ASSERT_EQ(pairs.size(), 2u);
   EXPECT_EQ(pairs[0].source, "the");
-  EXPECT_EQ(pairs[1].source,
-            "\xEF\xBB\xBF"
-            "a");
-  EXPECT_EQ(message_of([] { read("\xEF\xBB\xBF"); }), "pairs.tsv: expected pairs, got nothing");
+  EXPECT_EQ(pairs[1].source, mark + "a");
+  EXPECT_EQ(message_of([&] { read(mark); }), "pairs.tsv: expected pairs, got nothing");
 }
 
 TEST(TrainPairs, ErrorsNameTheLine) {
