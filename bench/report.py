@@ -60,11 +60,12 @@ def cpu_name(cpuinfo):
     if not name or re.search(r"\d", name) or not family:
         return name or "unknown CPU"
     if facts.get("vendor_id") == "AuthenticAMD":
-        zen = 5 if family == "26" else 4 if family == "25" and "avx512f" in facts["flags"] else None
-        if zen is None and family == "25" and model in ("0", "1"):
-            zen = 3
-        if zen:
-            return f"{name} (Zen {zen})"
+        if family == "26":
+            return f"{name} (Zen 5)"
+        if family == "25" and "avx512f" in facts["flags"]:
+            return f"{name} (Zen 4)"
+        if family == "25" and model in ("0", "1"):
+            return f"{name} (Zen 3)"
     return f"{name} (family {family}, model {model})"
 
 

@@ -9,8 +9,9 @@
 
 namespace fovea {
 
-/// Throws InvalidArgument if options overflow or underflow in float32: they are multiplied by
-/// factors and stored in it, unless the inputs are float64. `scale` is score_scale()'s.
+/// Throws InvalidArgument if options overflow in float32, or a softcap underflows: they are
+/// multiplied by factors and stored in it, unless the inputs are float64. `scale` is
+/// score_scale()'s.
 FOVEA_API void check_float32(const ScoreOptions& score, double scale);
 
 }  // namespace fovea

@@ -20,8 +20,8 @@ namespace fovea::engine {
 /// the crossovers).
 inline constexpr std::int64_t kMaxRowsInPlace = 96;
 
-/// Decoding divides the keys of a head into parts of this size, which threads share. They are long
-/// enough to make merging negligible, and short enough to keep many threads busy.
+/// Decoding divides the keys of a head into parts of about this size, which threads share. They are
+/// long enough to make merging negligible, and short enough to keep many threads busy.
 inline constexpr std::int64_t kPartBytes = 2 << 20;
 
 /// Returns the sizes of a call's pass over tiles.
@@ -38,8 +38,8 @@ inline std::int64_t heads_of_a_key_head(const ProblemShape& shape) {
 /// ForwardSizes::in_place_vector.
 std::int64_t parts_of_heads(const Problem& problem, const SequenceSpan& span, std::int64_t vector);
 
-/// Returns whether the queries of several heads fill most lanes, and decoding would not divide the
-/// keys into more parts, which threads can share. Decoding is slower then.
+/// Returns whether tiles are faster than decoding because several heads fill most lanes. False if
+/// decoding would have more items for the threads to share.
 bool heads_fill_vectors(const Problem& problem, const SequenceSpan& span);
 
 }  // namespace fovea::engine

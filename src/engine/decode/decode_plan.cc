@@ -23,7 +23,7 @@ constexpr std::int64_t kCachedChunkBytes = 512 << 10;
 constexpr std::int64_t kMinChunkKeys = 64;
 constexpr std::int64_t kMaxChunkKeys = 8192;
 // Parts depend only on shapes and types, so that the same parts are merged for any number of
-// threads.
+// threads. A part is a whole number of chunks.
 static_assert(kPartBytes % kChunkBytes == 0 && kPartBytes % kCachedChunkBytes == 0);
 // An item has several kv heads if their scores fit into half of a 1 MiB L2 cache and enough items
 // remain to keep all threads busy.
@@ -41,8 +41,8 @@ constexpr std::int64_t kFewQueries = 8;
 // registers do not hold two of them: they have room for vector / 2 vectors of each.
 constexpr std::int64_t kFewQueriesBesideQuads = 6, kQuadLanes = 8;
 constexpr std::int64_t kAlwaysFewQueries = 3;  // no more than any few_queries()
-// Heads with more elements of keys are decoded even where tiles are faster on one thread, because
-// threads can share their parts.
+// Up to kFewQueries queries of heads with more elements of keys are decoded even where tiles are
+// faster on one thread, because threads can share their parts.
 constexpr std::int64_t kMaxKeyNumbers = 512 << 10;
 constexpr std::int64_t kFewQueriesBesidePairs = 15, kMinKeysBesidePairs = 256;
 constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 5;

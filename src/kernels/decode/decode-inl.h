@@ -11,16 +11,16 @@
 //
 // The order. Per chunk of keys, some megabytes at most: scores of all queries that share the head
 // -> softcap, biases, masks -> weights, with the running maximum of forward-inl.h -> sums of
-// values. Two queries at a time (four in bfloat16) are multiplied with a few keys, which stay in
-// the L1 cache for the next queries. kDecodeRowsTogether queries at a time are processed for a
-// chunk, which stays in the L2 cache. In a paged cache, an item has several heads, because they are
-// adjacent within a block.
+// values. Two queries at a time (four in bfloat16, and with AVX2 if they do not fit in registers)
+// are multiplied with a few keys, which stay in the L1 cache for the next queries.
+// kDecodeRowsTogether queries at a time are processed for a chunk, which stays in the L2 cache. In
+// a paged cache, an item has several heads, because they are adjacent within a block.
 //
 // Measurements on Zen 4. Software prefetch hurts where the hardware prefetchers already cover the
-// addresses, and helps from one block of a paged cache to the next. When the compiler interleaves
-// the loads of several rows, decoding takes three times as long. Other loads between short runs
-// reduce the speed by up to half, and storing the KV cache in 4 KB pages reduces it by a third.
-// docs/benchmarks.md has the figures.
+// addresses, except with AVX2 (rows-inl.h), and helps from one block of a paged cache to the next.
+// When the compiler interleaves the loads of several rows, decoding takes three times as long.
+// Other loads between short runs reduce the speed by up to half, and storing the KV cache in 4 KB
+// pages reduces it by a third. docs/benchmarks.md has the figures.
 //
 // Hidden keys. A key with a score of -inf, for whatever reason, has weight 0, and its value is not
 // read. If a chunk has hidden keys, the rows of a head sum the keys that all of them see together,

@@ -176,13 +176,17 @@ HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
   for (; r < rows; ++r) visit(r, std::integral_constant<int, 1>());
 }
 
-/// Whether keys are prefetched while a group of rows uses those before, in runs of kPrefetchedBytes
-/// or more. AVX2 needs many instructions for a few keys, and memory would wait for them. Zen 4 with
-/// AVX-512 is 20 % slower with it, and short caches with AVX2 by some percent.
+/// Whether the next keys or values are prefetched, in runs of at least kPrefetchedBytes. With AVX2,
+/// memory would be idle while a group of them is used. On Zen 4 with AVX-512, prefetching is 20 %
+/// slower; for short runs with AVX2, up to 8 %.
 constexpr bool kPrefetches = HWY_TARGET == HWY_AVX2;
 constexpr std::int64_t kPrefetchedBytes = 1 << 20;
+/// The number of queries that do not fit in registers and are multiplied with a key at a time. Not
+/// measured with AVX-512, which holds 256 dimensions, and on ARM.
+constexpr int kLongRows = HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3 ? 4 : 1;
 
-/// Prefetches the keys [key, end) of a head. Not inlined, so that the loops keep their registers.
+/// Prefetches the keys or values [key, end) of a head. Not inlined, so that the loops keep their
+/// registers.
 template <class T>
 HWY_NOINLINE void prefetch_keys(const Run<T>& run, std::int64_t head, std::int64_t key,
                                 std::int64_t end) {
@@ -197,7 +201,7 @@ HWY_NOINLINE void prefetch_keys(const Run<T>& run, std::int64_t head, std::int64
 /// Calls visit(head, row, key, key_count, several) for all rows and keys of a run, with rows
 /// grouped as in for_rows(). Keys are visited in groups that stay in the L1 cache. Exception: if
 /// `one_visit_may_do` is set and all rows (one, two or four) fit in a single group of rows, all
-/// keys are visited at once.
+/// keys are visited at once. Before a group of keys is visited, the next one is prefetched.
 template <int kMaxRows, class T, class Visit>
 HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, const Visit& visit) {
   const bool one_visit = run.rows <= kMaxRows && run.rows != 3;
@@ -215,9 +219,11 @@ HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, cons
       std::int64_t fetched = k + here;
       const std::int64_t fetched_end = share > 0 ? std::min(fetched + together, run.count) : 0;
       for_rows<kMaxRows>(run.rows, [&](std::int64_t row, auto several) FOVEA_LAMBDA {
-        if (kPrefetches && fetched < fetched_end) {
-          prefetch_keys(run, head, fetched, std::min(fetched + share, fetched_end));
-          fetched += share;
+        if constexpr (kPrefetches) {
+          if (fetched < fetched_end) {
+            prefetch_keys(run, head, fetched, std::min(fetched + share, fetched_end));
+            fetched += share;
+          }
         }
         visit(head, row, k, here, several);
       });
@@ -312,7 +318,7 @@ void score_runs(const Run<T>& run) {
 }
 
 /// Computes the scores of four keys. Their sums do not wait for each other, and a vector of the
-/// query is loaded once, but the keys are not read in order, so they must have been prefetched.
+/// query is loaded once, but the keys are not read in order, so they should be in a cache.
 template <class T>
 HWY_INLINE void score_4_keys(const float* query, const T* keys, std::int64_t key_stride,
                              std::int64_t dim, float* scores) {
@@ -338,14 +344,14 @@ HWY_INLINE void score_4_keys(const float* query, const T* keys, std::int64_t key
 }
 
 /// Same as score_runs() for queries that do not fit in registers, and for dim 0. A vector of a key
-/// is loaded, and converted, once for up to four queries.
+/// is loaded, and converted, once for up to kLongRows queries.
 template <class T>
 void score_long_runs(const Run<T>& run) {
   const Floats d;
   const std::int64_t whole = run.dim / kLanes * kLanes;
-  // Float32 needs fewer instructions and is faster in order.
+  // Float32, which needs no conversion, is mostly faster in order.
   constexpr bool kFoursOfKeys = kPrefetches && sizeof(T) < sizeof(float);
-  for_queries_and_keys<4>(
+  for_queries_and_keys<kLongRows>(
       run,
       [&](const float* queries, const T* keys, std::int64_t count, float* scores, auto several)
           FOVEA_LAMBDA {
@@ -370,14 +376,15 @@ void score_long_runs(const Run<T>& run) {
                               for (std::int64_t c = 0; c < whole; c += kLanes) {
                                 add(load_floats(d, at + c), c);
                               }
-                              if (whole < run.dim)
+                              if (whole < run.dim) {
                                 add(load_first(d, at + whole, run.dim - whole), whole);
+                              }
 #pragma GCC unroll 4
                               for (int r = 0; r < kRows; ++r) sums[r][i] = sum[r];
                               end_of_row();
                             });
           },
-      !kFoursOfKeys || run.rows > 1);
+      !kFoursOfKeys || run.rows > 1);  // a single row is visited in groups, to prefetch
 }
 
 /// Returns the loop for keys of `dim` elements. Called once for thousands of runs.

@@ -10,7 +10,6 @@
 #include <limits>
 #include <numeric>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -152,11 +151,21 @@ TEST(AttentionDecode, SeveralRowsWhoseQueriesDoNotFitInRegisters) {
   }
 }
 
-TEST(AttentionDecode, SeveralRowsWithManyKeys) {
-  // Over 1 MB of keys and values, which AVX2 prefetches, with an incomplete last group.
-  for (const auto& [rows, dim, keys] : {std::tuple(3, 64, 4203), {4, 65, 4101}, {6, 130, 2051}}) {
-    SCOPED_TRACE(testing::Message() << rows << " rows, " << dim << ", " << keys << " keys");
-    expect_decode_exact(in_float32({1, 2 * rows, 2, 1, keys}, dim, dim).inputs());
+TEST(AttentionDecode, KeysThatArePrefetched) {
+  // Over 1 MB of keys and values per head, which AVX2 prefetches, with an incomplete last group.
+  struct Case {
+    DType dtype;
+    std::int64_t rows, dim, keys;
+  };
+  for (const auto& [dtype, rows, dim, keys] : {Case{DType::kFloat32, 3, 64, 4203},
+                                               {DType::kFloat32, 4, 65, 4101},
+                                               {DType::kFloat32, 6, 130, 2051},
+                                               {DType::kBFloat16, 1, 130, 4101},
+                                               {DType::kFloat16, 1, 131, 4103},
+                                               {DType::kFloat16, 4, 128, 4098}}) {
+    SCOPED_TRACE(testing::Message() << dtype_name(dtype) << ", " << rows << " rows, " << dim << ", "
+                                    << keys << " keys");
+    expect_decode_exact(in_type(dtype, {1, 2 * rows, 2, 1, keys}, dim, dim).inputs());
   }
 }
 
