@@ -19,8 +19,8 @@ constexpr double kProductsPerItem = 4 << 20;
 constexpr double kEnoughItems = 8;
 // Fewer rows take as long, where vectors are shorter.
 constexpr std::int64_t kMinRows = 16;
-// Decoding is slower if at least this part of the lanes is filled; kFilledOf8 where vectors have 8
-// lanes.
+// The least share of lanes that hold a row for which tiles are faster than decoding. kFilledOf8 is
+// the share for vectors of 8 lanes, kFilled for all others.
 constexpr double kFilled = 0.8, kFilledOf8 = 0.75;
 
 /// Returns the lanes of the vectors that hold `rows` rows.

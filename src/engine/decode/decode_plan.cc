@@ -41,8 +41,8 @@ constexpr std::int64_t kFewQueries = 8;
 // registers do not hold two of them: they have room for vector / 2 vectors of each.
 constexpr std::int64_t kFewQueriesBesideQuads = 6, kQuadLanes = 8;
 constexpr std::int64_t kAlwaysFewQueries = 3;  // no more than any few_queries()
-// Up to kFewQueries queries of heads with more elements of keys are decoded even where tiles are
-// faster on one thread, because threads can share their parts.
+// Heads with more elements of keys are decoded for up to kFewQueries queries. Tiles may be faster
+// on one thread, but decoding divides the keys among threads.
 constexpr std::int64_t kMaxKeyNumbers = 512 << 10;
 constexpr std::int64_t kFewQueriesBesidePairs = 15, kMinKeysBesidePairs = 256;
 constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 5;

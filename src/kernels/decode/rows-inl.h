@@ -176,9 +176,9 @@ HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
   for (; r < rows; ++r) visit(r, std::integral_constant<int, 1>());
 }
 
-/// Whether the next keys or values are prefetched, in runs of at least kPrefetchedBytes. With AVX2,
-/// memory would be idle while a group of them is used. On Zen 4 with AVX-512, prefetching is 20 %
-/// slower; for short runs with AVX2, up to 8 %.
+/// Whether runs of at least kPrefetchedBytes prefetch the next keys or values. With AVX2, memory is
+/// otherwise idle while the current ones are multiplied. Prefetching makes decoding up to 20 %
+/// slower on Zen 4 with AVX-512, and short runs with AVX2 up to 8 % slower.
 constexpr bool kPrefetches = HWY_TARGET == HWY_AVX2;
 constexpr std::int64_t kPrefetchedBytes = 1 << 20;
 /// The number of queries that do not fit in registers and are multiplied with a key at a time. Not
@@ -317,8 +317,9 @@ void score_runs(const Run<T>& run) {
   });
 }
 
-/// Computes the scores of four keys. Their sums do not wait for each other, and a vector of the
-/// query is loaded once, but the keys are not read in order, so they should be in a cache.
+/// Computes the scores of four keys. The four sums are independent, and each vector of the query is
+/// loaded once for all of them. The keys are read in turns, which is slow unless they are in a
+/// cache.
 template <class T>
 HWY_INLINE void score_4_keys(const float* query, const T* keys, std::int64_t key_stride,
                              std::int64_t dim, float* scores) {
