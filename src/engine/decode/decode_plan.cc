@@ -33,8 +33,9 @@ constexpr std::int64_t kItemsPerThread = 2;
 constexpr double kBytesWorthAThread = 2 << 20;
 constexpr double kProductsWorthAThread = 2 << 20;
 // Decoding is the faster pass up to this many queries, from kMinDecodedKeys keys on. Where pairs of
-// bfloat16 are multiplied, it is faster for many keys until the queries fill a vector. The tile
-// unit has a faster pass for more queries, and rows of kLongDim dimensions or more gain most.
+// bfloat16 are multiplied, it is faster for any number of keys, for more queries the more keys
+// there are, until the queries fill a vector. The tile unit has a faster pass for more queries, and
+// rows of kLongDim dimensions or more gain most.
 constexpr std::int64_t kFewQueries = 8;
 // Beside the products of kernels/tile/quads-inl.h, which need vectors of kQuadLanes numbers and
 // read float32 keys in place, decoding is faster for fewer queries, and for half as many if its
@@ -44,28 +45,37 @@ constexpr std::int64_t kAlwaysFewQueries = 3;  // no more than any few_queries()
 // Heads with more elements of keys are decoded for up to kFewQueries queries. Tiles may be faster
 // on one thread, but decoding divides the keys among threads.
 constexpr std::int64_t kMaxKeyNumbers = 512 << 10;
-constexpr std::int64_t kFewQueriesBesidePairs = 15, kMinKeysBesidePairs = 256;
+constexpr std::int64_t kFewQueriesBesidePairs = 15;
+constexpr std::int64_t kAlwaysFewBesidePairs = 4, kKeysPerQueryBesidePairs = 16;
 constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 5;
 constexpr std::int64_t kLongDim = 129;
 constexpr std::int64_t kMinDecodedKeys = 64;
 // With fewer keys, most of the time is work per head that does not depend on the number of keys.
 // Decoding has less of it than tiles: it is faster for one row per key head, and for two rows that
-// fit in registers. Not measured where pairs of bfloat16 are multiplied.
+// fit in registers.
 constexpr std::int64_t kFewRowsOfKeyHead = 2;
 // The number of keys whose products take about as long as the work per head.
 constexpr std::int64_t kKeysOfAHead = 32;
 
+bool is_bfloat16(const Problem& problem) {
+  return problem.query.dtype() == DType::kBFloat16 && problem.key.dtype() == DType::kBFloat16 &&
+         problem.value.dtype() == DType::kBFloat16;
+}
+/// Returns whether pairs of bfloat16 are multiplied.
+bool multiplies_pairs(const Problem& problem) {
+  return is_bfloat16(problem) && kernels::bf16_dots_active() != kernels::UnitKind::kNone;
+}
+
 /// Returns the maximum number of queries that are decoded.
 std::int64_t few_queries(const Problem& problem, std::int64_t kv_len) {
-  const bool bf16 = problem.query.dtype() == DType::kBFloat16 &&
-                    problem.key.dtype() == DType::kBFloat16 &&
-                    problem.value.dtype() == DType::kBFloat16;
-  if (bf16 && kernels::tile_unit_active() != kernels::UnitKind::kNone) {
+  if (is_bfloat16(problem) && kernels::tile_unit_active() != kernels::UnitKind::kNone) {
     return problem.head_dim() < kLongDim ? kFewQueriesBesideTiles : kFewLongQueriesBesideTiles;
   }
+  if (multiplies_pairs(problem)) {
+    return std::min(kAlwaysFewBesidePairs + kv_len / kKeysPerQueryBesidePairs,
+                    kFewQueriesBesidePairs);
+  }
   const std::int64_t vector = forward_sizes(problem).in_place_vector;
-  const bool pairs = bf16 && vector == 0;
-  if (pairs && kv_len >= kMinKeysBesidePairs) return kFewQueriesBesidePairs;
   if (vector < kQuadLanes || kv_len * problem.head_dim() > kMaxKeyNumbers) return kFewQueries;
   const bool in_place = problem.key.dtype() == DType::kFloat32;
   const std::int64_t few = in_place ? kFewQueriesBesideQuads : kFewQueries;
@@ -94,7 +104,7 @@ kernels::CacheRows Cache::rows(const TensorView& tensor, const SequenceSpan& spa
 
 bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
   if (span.q_len <= 0 || span.kv_len <= 0 || problem.shape.kv_heads == 0) return false;
-  if (span.kv_len < kMinDecodedKeys) {
+  if (span.kv_len < kMinDecodedKeys && !multiplies_pairs(problem)) {
     const std::int64_t rows = span.q_len * heads_of_a_key_head(problem.shape);
     if (rows > kFewRowsOfKeyHead) return false;
     const std::int64_t vector = forward_sizes(problem).in_place_vector;
@@ -140,6 +150,7 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
   setup_.group = size.group;
   setup_.most_queries = size.most_queries;
   setup_.scale = problem.scale();
+  setup_.fours = kernels::decodes_fours();
   const auto key_bytes = std::max<std::int64_t>(
       1, setup_.head_dim * static_cast<std::int64_t>(dtype_size(problem.key.dtype())));
   const bool one_pass = is_one_pass(setup_.most_rows_of_head());

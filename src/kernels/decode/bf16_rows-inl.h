@@ -47,12 +47,14 @@ struct Bf16Rows {
   }
 
   template <class T>
-  static RunLoop<T>* score_loop(std::int64_t dim) {
+  static RunLoop<T>* score_loop(std::int64_t dim, bool) {
     return score_loop_of<kMaxHeld>(vectors(dim), dim % kHalves == 0);
   }
   template <class T>
-  static RunLoop<T>* value_loop(std::int64_t dim) {
-    return value_loop_of<kMaxVectors>(vectors(dim));
+  static RunLoop<T>* value_loop(std::int64_t dim, bool fours) {
+    // Columns are divided rather than four rows: values are interleaved once for all rows, and with
+    // prefetching, the order in memory matters less.
+    return value_loop_of<kMaxVectors>(fours ? std::min(vectors(dim), kFewVectors) : vectors(dim));
   }
 
   static void store_context(const float* context, std::int64_t dim, float* to) {
@@ -96,6 +98,9 @@ struct Bf16Rows {
                           [&](const BFloat16* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
 #pragma GCC unroll 4
                             for (int r = 0; r < kRows; ++r) sums[r][i] = hn::Zero(Floats());
+                            if (kRows > 2 && run.ahead > 0) {
+                              prefetch_vectors<2 * kVectors>(at + run.ahead);
+                            }
 #pragma GCC unroll 8
                             for (int v = 0; v < kVectors; ++v) {
                               const bool whole = kWholeVectors || v + 1 < kVectors;
@@ -139,6 +144,8 @@ struct Bf16Rows {
   /// Maximum number of vectors of values whose sums stay in registers for two rows of weights. Each
   /// vector of values has two accumulators per row.
   static constexpr int kMaxVectors = 4;
+  /// The same for four rows.
+  static constexpr std::int64_t kFewVectors = kMaxVectors / 2;
 
   // The number of rows of weights, and of weights per row, that are rounded together.
   static constexpr std::int64_t kMaxWeightRows = 4;
@@ -168,7 +175,7 @@ struct Bf16Rows {
   /// in registers.
   template <int kVectors>
   static void add_runs(const Run<BFloat16>& run) {
-    constexpr int kMaxRows = kVectors <= kMaxVectors / 2 ? 4 : 2;
+    constexpr int kMaxRows = kVectors <= kFewVectors ? 4 : 2;
     for (std::int64_t head = 0; head < run.heads; ++head) {
       run.next.fetch(head);
       for (std::int64_t k = 0; k < run.count; k += kWeightsTogether) {
@@ -181,7 +188,7 @@ struct Bf16Rows {
               add_columns<decltype(several)::value, kVectors>(
                   run.cache.row(head, k) + v * kHalves, run.cache.stride, here,
                   run.dim - v * kHalves, weights, row, run.to.row(head, first + row) + v * kHalves,
-                  run.to.stride);
+                  run.to.stride, run.ahead);
             });
           }
         }
@@ -198,16 +205,16 @@ struct Bf16Rows {
   }
 
   /// Adds weighted values to the sums of the first `columns` columns, but of at most kVectors
-  /// vectors of columns.
+  /// vectors of columns. `ahead` is as in Run.
   template <int kRows, int kVectors>
   static HWY_INLINE void add_columns(const BFloat16* values, std::int64_t value_stride,
                                      std::int64_t count, std::int64_t columns,
                                      const Weights& weights, std::int64_t row, float* context,
-                                     std::int64_t context_stride) {
+                                     std::int64_t context_stride, std::int64_t ahead) {
     if constexpr (kVectors > 1) {
       if (columns <= (kVectors - 1) * kHalves) {
         return add_columns<kRows, kVectors - 1>(values, value_stride, count, columns, weights, row,
-                                                context, context_stride);
+                                                context, context_stride, ahead);
       }
     }
     const Floats d;
@@ -233,6 +240,10 @@ struct Bf16Rows {
                     : _mm512_setzero_si512();
       }
       end_of_row();
+      if (kRows > 2 && ahead > 0) {
+        prefetch_vectors<2 * kVectors>(even + ahead);
+        prefetch_vectors<2 * kVectors>(even + value_stride + ahead);
+      }
       __m512i weight[kRows];
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) weight[r] = weights.pair(row + r, k);

@@ -18,6 +18,7 @@
 //
 // Measurements on Zen 4. Software prefetch hurts where the hardware prefetchers already cover the
 // addresses, except with AVX2 (rows-inl.h), and helps from one block of a paged cache to the next.
+// On Zen 5 it helps three or more queries (DecodeSetup::fours): memory waits for their products.
 // When the compiler interleaves the loads of several rows, decoding takes three times as long.
 // Other loads between short runs reduce the speed by up to half, and storing the KV cache in 4 KB
 // pages reduces it by a third. docs/benchmarks.md has the figures.
@@ -46,6 +47,7 @@
 #include "kernels/simd/arena.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
+#include "kernels/simd/target.h"
 #include "kernels/tile/position_bias.h"
 #include "problem/query_factor.h"
 
@@ -82,11 +84,11 @@ struct FloatRows {
     with_element_type(dtype, act);
   }
   template <class T>
-  static RunLoop<T>* score_loop(std::int64_t dim) {
-    return HWY_NAMESPACE::score_loop<T>(dim);
+  static RunLoop<T>* score_loop(std::int64_t dim, bool fours) {
+    return HWY_NAMESPACE::score_loop<T>(dim, fours);
   }
   template <class T>
-  static RunLoop<T>* value_loop(std::int64_t dim) {
+  static RunLoop<T>* value_loop(std::int64_t dim, bool) {
     return HWY_NAMESPACE::value_loop<T>(dim);
   }
 
@@ -216,6 +218,15 @@ class DecodePass {
 
   float query_factor() const { return fovea::query_factor(score_, setup_.scale); }
 
+  bool in_fours(const RowsOfHeads& rows) const { return setup_.fours && rows.count > 2; }
+  /// Returns Run::ahead of keys or values of `dim` elements. Blocks are followed by others.
+  template <class T>
+  std::int64_t elements_ahead(const CacheRows& cache, std::int64_t dim) const {
+    if (!setup_.fours || item_.cached || cache.blocks != nullptr) return 0;
+    constexpr std::int64_t kElements = kAheadBytes / static_cast<std::int64_t>(sizeof(T));
+    return (kElements / std::max<std::int64_t>(dim, 1) + 1) * cache.rows.stride;
+  }
+
   void begin() {
     const float factor = Arithmetic::kScalesQueries ? query_factor() : 1.0f;
     std::fill_n(scratch_.queries, rows_ * scratch_.query_stride, 0.0f);
@@ -249,7 +260,8 @@ class DecodePass {
     const std::int64_t dim = setup_.head_dim;
     Arithmetic::with_type(keys.rows.dtype, [&](auto* type) {
       using T = std::remove_cvref_t<decltype(*type)>;
-      auto* const loop = Arithmetic::template score_loop<T>(dim);
+      const std::int64_t ahead = elements_ahead<T>(keys, dim);
+      auto* const loop = Arithmetic::template score_loop<T>(dim, in_fours(rows));
       keys.for_each_run<T>(
           item_.heads, first, first + count, dim,
           [&](const T* run, const NextRun& next, std::int64_t key, std::int64_t several) {
@@ -262,7 +274,8 @@ class DecodePass {
                   .from = {query_of(rows.row(0)), scratch_.query_stride,
                            rows.of_head * scratch_.query_stride},
                   .to = {scores_of(0) + (key - first), setup_.chunk_keys,
-                         rows.count * setup_.chunk_keys}});
+                         rows.count * setup_.chunk_keys},
+                  .ahead = ahead});
           });
     });
     for_each_row(rows, [&](std::int64_t row, float* scores) {
@@ -513,7 +526,8 @@ class DecodePass {
     const std::int64_t dim = setup_.value_dim;
     Arithmetic::with_type(values.rows.dtype, [&](auto* type) {
       using T = std::remove_cvref_t<decltype(*type)>;
-      auto* const loop = Arithmetic::template value_loop<T>(dim);
+      const std::int64_t ahead = elements_ahead<T>(values, dim);
+      auto* const loop = Arithmetic::template value_loop<T>(dim, in_fours(rows));
       values.for_each_run<T>(
           heads, begin, end, dim,
           [&](const T* run, const NextRun& next, std::int64_t key, std::int64_t several) {
@@ -526,7 +540,8 @@ class DecodePass {
                   .from = {weights + (key - begin), setup_.chunk_keys,
                            rows.count * setup_.chunk_keys},
                   .to = {context_of(rows.row(head)), scratch_.context_stride,
-                         rows.of_head * scratch_.context_stride}});
+                         rows.of_head * scratch_.context_stride},
+                  .ahead = ahead});
           });
     });
   }
@@ -556,6 +571,7 @@ class DecodePass {
     }
   }
 
+  static constexpr std::int64_t kAheadBytes = 8 << 10;
   static constexpr double kLog2E = std::numbers::log2e_v<double>;
   static constexpr float kLowestScore = std::numeric_limits<float>::lowest();
   static constexpr float kHidden = -std::numeric_limits<float>::infinity();

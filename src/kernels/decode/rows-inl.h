@@ -146,6 +146,8 @@ struct Run {
   /// Score loop: output scores[r][k] = query r . key k, [rows][count]. Value loop: contexts; the
   /// sum over k of weights[r][k] times value k is added to context r.
   HeadRows<float> to;
+  /// Unless 0, three or four rows prefetch the key or value this many elements later.
+  std::int64_t ahead;
 };
 
 template <class T>
@@ -162,13 +164,14 @@ std::int64_t keys_together(std::int64_t dim) {
   return std::max<std::int64_t>(kBytesTogether / std::max<std::int64_t>(row_bytes, 1) / 4 * 4, 4);
 }
 
-/// Calls visit(row, several) for all rows in groups of `several`, a compile-time constant: 4, 2 or
-/// 1, and at most kMaxRows.
+/// Calls visit(row, several) for all rows in groups of `several`, a compile-time constant of at
+/// most 4 and at most kMaxRows.
 template <int kMaxRows, class Visit>
 HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
   std::int64_t r = 0;
   if constexpr (kMaxRows >= 4) {
     for (; r + 4 <= rows; r += 4) visit(r, std::integral_constant<int, 4>());
+    if (r + 3 == rows) return visit(r, std::integral_constant<int, 3>());
   }
   if constexpr (kMaxRows >= 2) {
     for (; r + 2 <= rows; r += 2) visit(r, std::integral_constant<int, 2>());
@@ -181,9 +184,19 @@ HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
 /// slower on Zen 4 with AVX-512, and short runs with AVX2 up to 8 % slower.
 constexpr bool kPrefetches = HWY_TARGET == HWY_AVX2;
 constexpr std::int64_t kPrefetchedBytes = 1 << 20;
+/// Whether there are loops for DecodeSetup::fours.
+constexpr bool kHasFours = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3;
 /// The number of queries that do not fit in registers and are multiplied with a key at a time. Not
 /// measured with AVX-512, which holds 256 dimensions, and on ARM.
 constexpr int kLongRows = HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3 ? 4 : 1;
+
+/// Prefetches kVectors vectors.
+template <int kVectors, class T>
+HWY_INLINE void prefetch_vectors(const T* from) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+#pragma GCC unroll 16
+  for (std::int64_t c = 0; c < kVectors * kLanes; c += kLine) __builtin_prefetch(from + c, 0, 3);
+}
 
 /// Prefetches the keys or values [key, end) of a head. Not inlined, so that the loops keep their
 /// registers.
@@ -200,12 +213,11 @@ HWY_NOINLINE void prefetch_keys(const Run<T>& run, std::int64_t head, std::int64
 
 /// Calls visit(head, row, key, key_count, several) for all rows and keys of a run, with rows
 /// grouped as in for_rows(). Keys are visited in groups that stay in the L1 cache. Exception: if
-/// `one_visit_may_do` is set and all rows (one, two or four) fit in a single group of rows, all
-/// keys are visited at once. Before a group of keys is visited, the next one is prefetched.
+/// `one_visit_may_do` is set and all rows fit in a single group of rows, all keys are visited at
+/// once. Before a group of keys is visited, the next one is prefetched.
 template <int kMaxRows, class T, class Visit>
 HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, const Visit& visit) {
-  const bool one_visit = run.rows <= kMaxRows && run.rows != 3;
-  const bool at_once = one_visit_may_do && one_visit;
+  const bool at_once = one_visit_may_do && run.rows <= kMaxRows;
   const std::int64_t together = at_once ? run.count : keys_together<T>(run.dim);
   // Each group of rows prefetches its share of the next keys.
   const std::int64_t bytes = run.count * run.dim * static_cast<std::int64_t>(sizeof(T));
@@ -274,28 +286,37 @@ HWY_INLINE void for_keys(const T* keys, std::int64_t key_stride, std::int64_t co
 
 /// Computes scores for queries that each occupy kVectors SIMD vectors. Queries are held in
 /// registers, two at a time if they fit: if queries were reloaded for each key, loads would wait
-/// for each other instead of for memory.
-template <int kVectors, bool kWholeVectors, class T>
+/// for each other instead of for memory. With kFours, four queries are multiplied with a key at a
+/// time, even if the last ones are loaded for each key, and later keys are prefetched.
+template <int kVectors, bool kWholeVectors, bool kFours, class T>
 void score_runs(const Run<T>& run) {
-  constexpr int kMaxRows = kVectors <= kHeldVectors / 2 ? 2 : 1;
+  constexpr int kHeldAtMost = kVectors > kHeldVectors / 2              ? 1
+                              : kFours && kVectors <= kHeldVectors / 4 ? 4
+                                                                       : 2;
   constexpr int kWhole = kWholeVectors ? kVectors : kVectors - 1;
   constexpr int kPaired = kLoadsPairs<T> ? kWhole / 2 * 2 : 0;
   const Floats d;
+  constexpr int kMaxRows = kFours ? 4 : kHeldAtMost;
   for_queries_and_keys<kMaxRows>(run, [&](const float* queries, const T* keys, std::int64_t count,
                                           float* scores, auto several) FOVEA_LAMBDA {
     constexpr int kRows = decltype(several)::value;
-    Vector held[kRows][kVectors];
-#pragma GCC unroll 2
-    for (int r = 0; r < kRows; ++r) {
+    constexpr int kHeldRows = std::min(kRows, kHeldAtMost);
+    Vector held[kHeldRows][kVectors];
+#pragma GCC unroll 4
+    for (int r = 0; r < kHeldRows; ++r) {
       load_vectors<kPaired>(queries + r * run.from.stride, held[r]);
     }
+    const auto query = [&](int r, int v) FOVEA_LAMBDA {
+      return r < kHeldRows ? held[r][v] : hn::Load(d, queries + r * run.from.stride + v * kLanes);
+    };
     for_keys<kRows>(keys, run.cache.stride, count, scores, run.to.stride,
                     [&](const T* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
+                      if (kFours && run.ahead > 0) prefetch_vectors<kVectors>(at + run.ahead);
                       const auto add = [&](Vector x, int v) FOVEA_LAMBDA {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
                         for (int r = 0; r < kRows; ++r) {
-                          sums[r][i] = v == 0 ? hn::Mul(x, held[r][v])
-                                              : hn::MulAdd(x, held[r][v], sums[r][i]);
+                          sums[r][i] = v == 0 ? hn::Mul(x, query(r, v))
+                                              : hn::MulAdd(x, query(r, v), sums[r][i]);
                         }
                       };
                       if constexpr (kPaired > 0) {
@@ -388,23 +409,33 @@ void score_long_runs(const Run<T>& run) {
       !kFoursOfKeys || run.rows > 1);  // a single row is visited in groups, to prefetch
 }
 
-/// Returns the loop for keys of `dim` elements. Called once for thousands of runs.
+/// Returns the loop for keys of `dim` elements, for `fours` as in DecodeSetup. Called once for
+/// thousands of runs.
 template <class T, int kVectors = kHeldVectors>
-RunLoop<T>* score_loop(std::int64_t dim) {
+RunLoop<T>* score_loop(std::int64_t dim, bool fours) {
   if (dim == 0 || dim > kVectors * kLanes) return &score_long_runs<T>;
   if constexpr (kVectors > 1) {
-    if (dim <= (kVectors - 1) * kLanes) return score_loop<T, kVectors - 1>(dim);
+    if (dim <= (kVectors - 1) * kLanes) return score_loop<T, kVectors - 1>(dim, fours);
   }
-  return dim % kLanes == 0 ? &score_runs<kVectors, true, T> : &score_runs<kVectors, false, T>;
+  const bool whole = dim % kLanes == 0;
+  // Queries in memory do not have the order of pairs.
+  if constexpr (kHasFours && (kVectors <= kHeldVectors / 4 || !kLoadsPairs<T>)) {
+    if (fours) {
+      return whole ? &score_runs<kVectors, true, true, T> : &score_runs<kVectors, false, true, T>;
+    }
+  }
+  return whole ? &score_runs<kVectors, true, false, T> : &score_runs<kVectors, false, false, T>;
 }
 
 /// Computes context[r][c] += sum over k of weights[r * weight_stride + k] * values[k][c], for
-/// kVectors vectors of columns, or for `columns` columns if the only vector is not full.
+/// kVectors vectors of columns, or for `columns` columns if the only vector is not full. `ahead` is
+/// as in Run.
 template <int kRows, int kVectors, class T>
 HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_stride,
                             std::int64_t count, std::int64_t columns,
                             const float* HWY_RESTRICT weights, std::int64_t weight_stride,
-                            float* HWY_RESTRICT context, std::int64_t context_stride) {
+                            float* HWY_RESTRICT context, std::int64_t context_stride,
+                            std::int64_t ahead) {
   constexpr int kPaired = kLoadsPairs<T> ? kVectors / 2 * 2 : 0;
   const Floats d;
   Vector sums[kRows][kVectors];
@@ -413,6 +444,7 @@ HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_str
     load_vectors<kPaired>(context + r * context_stride, sums[r]);
   }
   for (std::int64_t k = 0; k < count; ++k, values += value_stride) {
+    if (kRows > 2 && ahead > 0) prefetch_vectors<kVectors>(values + ahead);
     Vector weight[kRows];
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) weight[r] = hn::Set(d, weights[r * weight_stride + k]);
@@ -454,19 +486,19 @@ HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_str
 template <int kRows, int kVectors, class T>
 HWY_INLINE void add_all_columns(const T* values, std::int64_t value_stride, std::int64_t count,
                                 std::int64_t dim, const float* weights, std::int64_t weight_stride,
-                                float* context, std::int64_t context_stride) {
+                                float* context, std::int64_t context_stride, std::int64_t ahead) {
   std::int64_t c = 0;
   for (; c + kVectors * kLanes <= dim; c += kVectors * kLanes) {
     add_columns<kRows, kVectors>(values + c, value_stride, count, kVectors * kLanes, weights,
-                                 weight_stride, context + c, context_stride);
+                                 weight_stride, context + c, context_stride, ahead);
   }
   if (c == dim) return;
   if constexpr (kVectors > 1) {
     add_all_columns<kRows, kVectors / 2>(values + c, value_stride, count, dim - c, weights,
-                                         weight_stride, context + c, context_stride);
+                                         weight_stride, context + c, context_stride, ahead);
   } else {
     add_columns<kRows, 1>(values + c, value_stride, count, dim - c, weights, weight_stride,
-                          context + c, context_stride);
+                          context + c, context_stride, ahead);
   }
 }
 
@@ -481,7 +513,7 @@ void add_runs(const Run<T>& run) {
                                    add_all_columns<kRows, kRows == 1 ? kVectors : kVectors / 2>(
                                        run.cache.row(head, key), run.cache.stride, count, run.dim,
                                        run.from.row(head, row) + key, run.from.stride,
-                                       run.to.row(head, row), run.to.stride);
+                                       run.to.row(head, row), run.to.stride, run.ahead);
                                  });
 }
 

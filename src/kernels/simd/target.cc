@@ -10,6 +10,10 @@
 #include <mutex>
 #include <string_view>
 
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -176,6 +180,21 @@ UnitKind kind_of(Extension hardware, Extension emulated) {
 
 UnitKind bf16_dots_active() { return kind_of(Extension::kBf16Dots, Extension::kEmulatedBf16Dots); }
 UnitKind tile_unit_active() { return kind_of(Extension::kTiles, Extension::kEmulatedTiles); }
+
+bool decodes_fours() {
+#if HWY_ARCH_X86
+  static const bool fours = [] {
+    constexpr unsigned kZen5 = 0x1a;
+    unsigned version = 0, b = 0, c = 0, d = 0;
+    if (__builtin_cpu_is("amd") == 0 || __get_cpuid(1, &version, &b, &c, &d) == 0) return false;
+    const unsigned family = (version >> 8 & 0xf) + (version >> 20 & 0xff);
+    return family == kZen5;
+  }();
+  return fours;
+#else
+  return false;
+#endif
+}
 
 bool bf16_products_active() {
   return bf16_dots_active() != UnitKind::kNone || tile_unit_active() != UnitKind::kNone;
