@@ -18,7 +18,7 @@
 #include <immintrin.h>
 
 #include "kernels/decode/decode.h"
-#include "kernels/decode/rows-inl.h"
+#include "kernels/decode/runs-inl.h"
 #include "kernels/simd/bf16_pairs-inl.h"
 #include "kernels/simd/simd-inl.h"
 
@@ -47,14 +47,17 @@ struct Bf16Rows {
   }
 
   template <class T>
-  static RunLoop<T>* score_loop(std::int64_t dim, bool) {
-    return score_loop_of<kMaxHeld>(vectors(dim), dim % kHalves == 0);
+  static RunLoop<T>* score_loop(std::int64_t dim, bool fours) {
+    if (dim % kHalves != 0) return score_loop_of<kMaxHeld, false, false>(vectors(dim));
+    return fours ? score_loop_of<kMaxHeld, true, true>(vectors(dim))
+                 : score_loop_of<kMaxHeld, true, false>(vectors(dim));
   }
   template <class T>
   static RunLoop<T>* value_loop(std::int64_t dim, bool fours) {
     // Columns are divided rather than four rows: values are interleaved once for all rows, and with
     // prefetching, the order in memory matters less.
-    return value_loop_of<kMaxVectors>(fours ? std::min(vectors(dim), kFewVectors) : vectors(dim));
+    return fours ? value_loop_of<kFewVectors, true>(vectors(dim))
+                 : value_loop_of<kMaxVectors, false>(vectors(dim));
   }
 
   static void store_context(const float* context, std::int64_t dim, float* to) {
@@ -80,9 +83,10 @@ struct Bf16Rows {
   static constexpr int kMaxHeld = 8;
 
   /// Same as score_runs in rows-inl.h.
-  template <int kVectors, bool kWholeVectors>
+  template <int kVectors, bool kWholeVectors, bool kFours>
   static void score_runs(const Run<BFloat16>& run) {
-    for_queries_and_keys<kVectors <= kMaxHeld / 2 ? 4 : 2>(
+    constexpr int kMaxRows = kVectors <= kMaxHeld / 2 ? 4 : 2;
+    for_queries_and_keys<kMaxRows, kFours && kMaxRows == 4>(
         run, [&](const float* queries, const BFloat16* keys, std::int64_t count, float* scores,
                  auto several) FOVEA_LAMBDA {
           constexpr int kRows = decltype(several)::value;
@@ -98,7 +102,7 @@ struct Bf16Rows {
                           [&](const BFloat16* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
 #pragma GCC unroll 4
                             for (int r = 0; r < kRows; ++r) sums[r][i] = hn::Zero(Floats());
-                            if (kRows > 2 && run.ahead > 0) {
+                            if (kFours && kRows > 2 && run.ahead > 0) {
                               prefetch_vectors<2 * kVectors>(at + run.ahead);
                             }
 #pragma GCC unroll 8
@@ -132,20 +136,20 @@ struct Bf16Rows {
     });
   }
 
-  template <int kVectors>
-  static RunLoop<BFloat16>* score_loop_of(std::int64_t used, bool whole) {
+  template <int kVectors, bool kWholeVectors, bool kFours>
+  static RunLoop<BFloat16>* score_loop_of(std::int64_t used) {
     if (used == 0 || used > kVectors) return &score_long_runs;
     if constexpr (kVectors > 1) {
-      if (used < kVectors) return score_loop_of<kVectors - 1>(used, whole);
+      if (used < kVectors) return score_loop_of<kVectors - 1, kWholeVectors, kFours>(used);
     }
-    return whole ? &score_runs<kVectors, true> : &score_runs<kVectors, false>;
+    return &score_runs<kVectors, kWholeVectors, kFours>;
   }
 
   /// Maximum number of vectors of values whose sums stay in registers for two rows of weights. Each
   /// vector of values has two accumulators per row.
   static constexpr int kMaxVectors = 4;
   /// The same for four rows.
-  static constexpr std::int64_t kFewVectors = kMaxVectors / 2;
+  static constexpr int kFewVectors = kMaxVectors / 2;
 
   // The number of rows of weights, and of weights per row, that are rounded together.
   static constexpr std::int64_t kMaxWeightRows = 4;
@@ -173,7 +177,7 @@ struct Bf16Rows {
 
   /// Same as add_runs in rows-inl.h: kVectors vectors of columns at a time, for as many rows as fit
   /// in registers.
-  template <int kVectors>
+  template <int kVectors, bool kFours>
   static void add_runs(const Run<BFloat16>& run) {
     constexpr int kMaxRows = kVectors <= kFewVectors ? 4 : 2;
     for (std::int64_t head = 0; head < run.heads; ++head) {
@@ -184,8 +188,8 @@ struct Bf16Rows {
           const std::int64_t rows = std::min(kMaxWeightRows, run.rows - first);
           const Weights weights(run.from.row(head, first) + k, run.from.stride, rows, here);
           for (std::int64_t v = 0; v < vectors(run.dim); v += kVectors) {
-            for_rows<kMaxRows>(rows, [&](std::int64_t row, auto several) FOVEA_LAMBDA {
-              add_columns<decltype(several)::value, kVectors>(
+            for_rows<kMaxRows, kFours>(rows, [&](std::int64_t row, auto several) FOVEA_LAMBDA {
+              add_columns<decltype(several)::value, kVectors, kFours>(
                   run.cache.row(head, k) + v * kHalves, run.cache.stride, here,
                   run.dim - v * kHalves, weights, row, run.to.row(head, first + row) + v * kHalves,
                   run.to.stride, run.ahead);
@@ -196,25 +200,25 @@ struct Bf16Rows {
     }
   }
 
-  template <int kVectors>
+  template <int kVectors, bool kFours>
   static RunLoop<BFloat16>* value_loop_of(std::int64_t used) {
     if constexpr (kVectors > 1) {
-      if (used < kVectors) return value_loop_of<kVectors - 1>(used);
+      if (used < kVectors) return value_loop_of<kVectors - 1, kFours>(used);
     }
-    return &add_runs<kVectors>;
+    return &add_runs<kVectors, kFours>;
   }
 
   /// Adds weighted values to the sums of the first `columns` columns, but of at most kVectors
-  /// vectors of columns. `ahead` is as in Run.
-  template <int kRows, int kVectors>
+  /// vectors of columns. `ahead` is as in Run, if kFours.
+  template <int kRows, int kVectors, bool kFours>
   static HWY_INLINE void add_columns(const BFloat16* values, std::int64_t value_stride,
                                      std::int64_t count, std::int64_t columns,
                                      const Weights& weights, std::int64_t row, float* context,
                                      std::int64_t context_stride, std::int64_t ahead) {
     if constexpr (kVectors > 1) {
       if (columns <= (kVectors - 1) * kHalves) {
-        return add_columns<kRows, kVectors - 1>(values, value_stride, count, columns, weights, row,
-                                                context, context_stride, ahead);
+        return add_columns<kRows, kVectors - 1, kFours>(
+            values, value_stride, count, columns, weights, row, context, context_stride, ahead);
       }
     }
     const Floats d;
@@ -240,7 +244,7 @@ struct Bf16Rows {
                     : _mm512_setzero_si512();
       }
       end_of_row();
-      if (kRows > 2 && ahead > 0) {
+      if (kFours && kRows > 2 && ahead > 0) {
         prefetch_vectors<2 * kVectors>(even + ahead);
         prefetch_vectors<2 * kVectors>(even + value_stride + ahead);
       }

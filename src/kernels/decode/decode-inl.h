@@ -17,7 +17,7 @@
 // a paged cache, an item has several heads, because they are adjacent within a block.
 //
 // Measurements on Zen 4. Software prefetch hurts where the hardware prefetchers already cover the
-// addresses, except with AVX2 (rows-inl.h), and helps from one block of a paged cache to the next.
+// addresses, except with AVX2 (runs-inl.h), and helps from one block of a paged cache to the next.
 // On Zen 5 it helps three or more queries (DecodeSetup::fours): memory waits for their products.
 // When the compiler interleaves the loads of several rows, decoding takes three times as long.
 // Other loads between short runs reduce the speed by up to half, and storing the KV cache in 4 KB
@@ -88,8 +88,8 @@ struct FloatRows {
     return HWY_NAMESPACE::score_loop<T>(dim, fours);
   }
   template <class T>
-  static RunLoop<T>* value_loop(std::int64_t dim, bool) {
-    return HWY_NAMESPACE::value_loop<T>(dim);
+  static RunLoop<T>* value_loop(std::int64_t dim, bool fours) {
+    return HWY_NAMESPACE::value_loop<T>(dim, fours);
   }
 
   static void store_context(const float* context, std::int64_t dim, float* to) {
@@ -218,13 +218,18 @@ class DecodePass {
 
   float query_factor() const { return fovea::query_factor(score_, setup_.scale); }
 
-  bool in_fours(const RowsOfHeads& rows) const { return setup_.fours && rows.count > 2; }
-  /// Returns Run::ahead of keys or values of `dim` elements. Blocks are followed by others.
+  /// How keys or values of `dim` elements are processed: in fours or not, and Run::ahead. Small
+  /// blocks of a paged cache are prefetched as a whole instead (next_run.h).
+  struct Pace {
+    bool fours = false;
+    std::int64_t ahead = 0;
+  };
   template <class T>
-  std::int64_t elements_ahead(const CacheRows& cache, std::int64_t dim) const {
-    if (!setup_.fours || item_.cached || cache.blocks != nullptr) return 0;
-    constexpr std::int64_t kElements = kAheadBytes / static_cast<std::int64_t>(sizeof(T));
-    return (kElements / std::max<std::int64_t>(dim, 1) + 1) * cache.rows.stride;
+  Pace pace(const CacheRows& cache, std::int64_t rows, std::int64_t dim) const {
+    const std::int64_t bytes = dim * static_cast<std::int64_t>(sizeof(T));
+    const bool small = cache.blocks != nullptr && cache.block_size * bytes < 2 * kAheadBytes;
+    if (!setup_.fours || rows <= 2 || dim == 0 || small) return {};
+    return {true, item_.cached ? 0 : (kAheadBytes + bytes - 1) / bytes * cache.rows.stride};
   }
 
   void begin() {
@@ -260,8 +265,8 @@ class DecodePass {
     const std::int64_t dim = setup_.head_dim;
     Arithmetic::with_type(keys.rows.dtype, [&](auto* type) {
       using T = std::remove_cvref_t<decltype(*type)>;
-      const std::int64_t ahead = elements_ahead<T>(keys, dim);
-      auto* const loop = Arithmetic::template score_loop<T>(dim, in_fours(rows));
+      const Pace pace = this->pace<T>(keys, rows.count, dim);
+      auto* const loop = Arithmetic::template score_loop<T>(dim, pace.fours);
       keys.for_each_run<T>(
           item_.heads, first, first + count, dim,
           [&](const T* run, const NextRun& next, std::int64_t key, std::int64_t several) {
@@ -275,7 +280,7 @@ class DecodePass {
                            rows.of_head * scratch_.query_stride},
                   .to = {scores_of(0) + (key - first), setup_.chunk_keys,
                          rows.count * setup_.chunk_keys},
-                  .ahead = ahead});
+                  .ahead = pace.ahead});
           });
     });
     for_each_row(rows, [&](std::int64_t row, float* scores) {
@@ -526,8 +531,8 @@ class DecodePass {
     const std::int64_t dim = setup_.value_dim;
     Arithmetic::with_type(values.rows.dtype, [&](auto* type) {
       using T = std::remove_cvref_t<decltype(*type)>;
-      const std::int64_t ahead = elements_ahead<T>(values, dim);
-      auto* const loop = Arithmetic::template value_loop<T>(dim, in_fours(rows));
+      const Pace pace = this->pace<T>(values, rows.count, dim);
+      auto* const loop = Arithmetic::template value_loop<T>(dim, pace.fours);
       values.for_each_run<T>(
           heads, begin, end, dim,
           [&](const T* run, const NextRun& next, std::int64_t key, std::int64_t several) {
@@ -541,7 +546,7 @@ class DecodePass {
                            rows.count * setup_.chunk_keys},
                   .to = {context_of(rows.row(head)), scratch_.context_stride,
                          rows.of_head * scratch_.context_stride},
-                  .ahead = ahead});
+                  .ahead = pace.ahead});
           });
     });
   }
