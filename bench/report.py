@@ -9,7 +9,8 @@
 
 Results of `fovea explain` are in bench/results/explain.json. Results of attention are in attention.json, one record
 for each measured SIMD target: the machine's best, AVX3 if the best is a different one, and AVX2. A new measurement
-replaces all previous results. bench/peers/run measures other libraries and writes its own tables; the README repeats
+replaces all previous results. --take replaces those of the same machine; of a target that another machine has
+measured, it adds a second record. bench/peers/run measures other libraries and writes its own tables; the README repeats
 some of its figures.
 """
 
@@ -175,7 +176,10 @@ def forward_record(printed, commit_name, date):
 
 
 def keep_forward(records):
-    kept = {**(load("attention.json") or {}), **dict(records)}
+    kept = load("attention.json") or {}
+    for target, record in dict(records).items():
+        others = target in kept and kept[target]["machine"] != record["machine"]
+        kept[f"{target}, {record['machine']}" if others else target] = record
     results.save(KEPT / "attention.json", kept)
 
 
@@ -301,8 +305,9 @@ def looks_table(looks):
 
 
 def best_first(kept):
-    """Returns (target, record) pairs, with AVX2 last because it is measured in addition to the best target."""
-    return sorted(kept.items(), key=lambda item: item[0] == "AVX2")
+    """Returns (target, record) pairs, with AVX2 last because it is measured in addition to the best target, and
+    further machines after the first one."""
+    return sorted(kept.items(), key=lambda item: ("," in item[0], item[0].startswith("AVX2")))
 
 
 def rounds_text(rows):

@@ -88,6 +88,18 @@ class Records(unittest.TestCase):
         self.assertEqual({name: one["forward"][0]["gflops"] for name, one in kept.items()},
                          {"AVX3": 141.0, "AVX2": 70.0})
 
+    def test_one_machine_does_not_disturb_another(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(report, "KEPT", pathlib.Path(folder)):
+            for machine, gflops in (("A", 140.0), ("B", 70.0), ("A", 141.0), ("B", 71.0)):
+                one = record("AVX3", [row(gflops=gflops)])
+                one["AVX3"]["machine"] = machine
+                report.keep_forward(one)
+            kept = report.load("attention.json")
+        self.assertEqual({name: one["forward"][0]["gflops"] for name, one in kept.items()},
+                         {"AVX3": 141.0, "AVX3, B": 71.0})
+        self.assertEqual([name for name, _ in report.best_first({"AVX2, B": 1, "AVX3, B": 2, "AVX2": 3, "AVX3": 4})],
+                         ["AVX3", "AVX2", "AVX3, B", "AVX2, B"])
+
     def test_something_else_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "x.json"

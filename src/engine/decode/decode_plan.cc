@@ -33,9 +33,9 @@ constexpr std::int64_t kItemsPerThread = 2;
 constexpr double kBytesWorthAThread = 2 << 20;
 constexpr double kProductsWorthAThread = 2 << 20;
 // Decoding is the faster pass up to this many queries, from kMinDecodedKeys keys on. Where pairs of
-// bfloat16 are multiplied, it is faster for any number of keys, for more queries the more keys
-// there are, until the queries fill a vector. The tile unit has a faster pass for more queries, and
-// rows of kLongDim dimensions or more gain most.
+// bfloat16 are multiplied, it is for few keys too, and for more queries the more keys there are,
+// until the queries fill a vector. The tile unit has a faster pass for more queries, and rows of
+// kLongDim dimensions or more gain most.
 constexpr std::int64_t kFewQueries = 8;
 // Beside the products of kernels/tile/quads-inl.h, which need vectors of kQuadLanes numbers and
 // read float32 keys in place, decoding is faster for fewer queries, and for half as many if its
@@ -47,6 +47,7 @@ constexpr std::int64_t kAlwaysFewQueries = 3;  // no more than any few_queries()
 constexpr std::int64_t kMaxKeyNumbers = 512 << 10;
 constexpr std::int64_t kFewQueriesBesidePairs = 15;
 constexpr std::int64_t kAlwaysFewBesidePairs = 4, kKeysPerQueryBesidePairs = 16;
+static_assert(kAlwaysFewQueries <= kAlwaysFewBesidePairs);
 constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 5;
 constexpr std::int64_t kLongDim = 129;
 constexpr std::int64_t kMinDecodedKeys = 64;
@@ -150,7 +151,9 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
   setup_.group = size.group;
   setup_.most_queries = size.most_queries;
   setup_.scale = problem.scale();
-  setup_.fours = kernels::decodes_fours();
+  // Zen 4 was slower with similar prefetching, and nothing but the family of the CPU tells them
+  // apart. Intel's CPUs were not measured.
+  setup_.four_rows = kernels::is_zen5();
   const auto key_bytes = std::max<std::int64_t>(
       1, setup_.head_dim * static_cast<std::int64_t>(dtype_size(problem.key.dtype())));
   const bool one_pass = is_one_pass(setup_.most_rows_of_head());

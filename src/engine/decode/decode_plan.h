@@ -58,8 +58,9 @@ enum class RowsOfHead { kAny, kFew, kMore };
 inline constexpr RowsOfHead kFewAndMore[] = {RowsOfHead::kFew, RowsOfHead::kMore};
 
 /// Returns whether decoding is the faster pass for a sequence. It is for a few queries (with fewer
-/// than 64 keys, for one or two rows per key head), unless the queries of several heads fill
-/// vectors. The result does not depend on threads.
+/// than 64 keys, for one or two rows per key head, or, where pairs of bfloat16 are multiplied, for
+/// a few queries), unless the queries of several heads fill vectors. The result does not depend on
+/// threads.
 bool has_few_queries(const Problem& problem, const SequenceSpan& span);
 
 /// Returns the span of a sequence, without queries if it is not decoded or has other rows.

@@ -47,17 +47,17 @@ struct Bf16Rows {
   }
 
   template <class T>
-  static RunLoop<T>* score_loop(std::int64_t dim, bool fours) {
+  static RunLoop<T>* score_loop(std::int64_t dim, bool four_rows) {
     if (dim % kHalves != 0) return score_loop_of<kMaxHeld, false, false>(vectors(dim));
-    return fours ? score_loop_of<kMaxHeld, true, true>(vectors(dim))
-                 : score_loop_of<kMaxHeld, true, false>(vectors(dim));
+    return four_rows ? score_loop_of<kMaxHeld, true, true>(vectors(dim))
+                     : score_loop_of<kMaxHeld, true, false>(vectors(dim));
   }
   template <class T>
-  static RunLoop<T>* value_loop(std::int64_t dim, bool fours) {
-    // Columns are divided rather than four rows: values are interleaved once for all rows, and with
-    // prefetching, the order in memory matters less.
-    return fours ? value_loop_of<kFewVectors, true>(vectors(dim))
-                 : value_loop_of<kMaxVectors, false>(vectors(dim));
+  static RunLoop<T>* value_loop(std::int64_t dim, bool four_rows) {
+    // With prefetching, the order in memory matters less: four rows and half of the columns at a
+    // time, so that values are interleaved once for four rows.
+    return four_rows ? value_loop_of<kFewVectors, true>(vectors(dim))
+                     : value_loop_of<kMaxVectors, false>(vectors(dim));
   }
 
   static void store_context(const float* context, std::int64_t dim, float* to) {
@@ -83,41 +83,40 @@ struct Bf16Rows {
   static constexpr int kMaxHeld = 8;
 
   /// Same as score_runs in rows-inl.h.
-  template <int kVectors, bool kWholeVectors, bool kFours>
+  template <int kVectors, bool kWholeVectors, bool kFourRows>
   static void score_runs(const Run<BFloat16>& run) {
     constexpr int kMaxRows = kVectors <= kMaxHeld / 2 ? 4 : 2;
-    for_queries_and_keys<kMaxRows, kFours && kMaxRows == 4>(
-        run, [&](const float* queries, const BFloat16* keys, std::int64_t count, float* scores,
-                 auto several) FOVEA_LAMBDA {
-          constexpr int kRows = decltype(several)::value;
-          __m512i held[kRows][kVectors];
+    for_queries_and_keys<kMaxRows, kFourRows>(run, [&](const float* queries, const BFloat16* keys,
+                                                       std::int64_t count, float* scores,
+                                                       auto several) FOVEA_LAMBDA {
+      constexpr int kRows = decltype(several)::value;
+      __m512i held[kRows][kVectors];
 #pragma GCC unroll 4
-          for (int r = 0; r < kRows; ++r) {
+      for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-            for (int v = 0; v < kVectors; ++v) {
-              held[r][v] = _mm512_load_si512(queries + r * run.from.stride + v * kLanes);
-            }
-          }
-          for_keys<kRows>(keys, run.cache.stride, count, scores, run.to.stride,
-                          [&](const BFloat16* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
+        for (int v = 0; v < kVectors; ++v) {
+          held[r][v] = _mm512_load_si512(queries + r * run.from.stride + v * kLanes);
+        }
+      }
+      for_keys<kRows>(keys, run.cache.stride, count, scores, run.to.stride,
+                      [&](const BFloat16* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
 #pragma GCC unroll 4
-                            for (int r = 0; r < kRows; ++r) sums[r][i] = hn::Zero(Floats());
-                            if (kFours && kRows > 2 && run.ahead > 0) {
-                              prefetch_vectors<2 * kVectors>(at + run.ahead);
-                            }
+                        for (int r = 0; r < kRows; ++r) sums[r][i] = hn::Zero(Floats());
+                        if (kFourRows && kRows > 2) {
+                          prefetch_vectors<2 * kVectors>(at + run.ahead);
+                        }
 #pragma GCC unroll 8
-                            for (int v = 0; v < kVectors; ++v) {
-                              const bool whole = kWholeVectors || v + 1 < kVectors;
-                              const __m512i x = whole
-                                                    ? _mm512_loadu_si512(at + v * kHalves)
-                                                    : load(at + v * kHalves, run.dim - v * kHalves);
+                        for (int v = 0; v < kVectors; ++v) {
+                          const bool whole = kWholeVectors || v + 1 < kVectors;
+                          const __m512i x = whole ? _mm512_loadu_si512(at + v * kHalves)
+                                                  : load(at + v * kHalves, run.dim - v * kHalves);
 #pragma GCC unroll 4
-                              for (int r = 0; r < kRows; ++r)
-                                sums[r][i] = dot(sums[r][i], x, held[r][v]);
-                            }
-                            end_of_row();
-                          });
-        });
+                          for (int r = 0; r < kRows; ++r)
+                            sums[r][i] = dot(sums[r][i], x, held[r][v]);
+                        }
+                        end_of_row();
+                      });
+    });
   }
 
   static void score_long_runs(const Run<BFloat16>& run) {
@@ -136,13 +135,13 @@ struct Bf16Rows {
     });
   }
 
-  template <int kVectors, bool kWholeVectors, bool kFours>
+  template <int kVectors, bool kWholeVectors, bool kFourRows>
   static RunLoop<BFloat16>* score_loop_of(std::int64_t used) {
     if (used == 0 || used > kVectors) return &score_long_runs;
     if constexpr (kVectors > 1) {
-      if (used < kVectors) return score_loop_of<kVectors - 1, kWholeVectors, kFours>(used);
+      if (used < kVectors) return score_loop_of<kVectors - 1, kWholeVectors, kFourRows>(used);
     }
-    return &score_runs<kVectors, kWholeVectors, kFours>;
+    return &score_runs < kVectors, kWholeVectors, kFourRows && kVectors <= kMaxHeld / 2 > ;
   }
 
   /// Maximum number of vectors of values whose sums stay in registers for two rows of weights. Each
@@ -177,7 +176,7 @@ struct Bf16Rows {
 
   /// Same as add_runs in rows-inl.h: kVectors vectors of columns at a time, for as many rows as fit
   /// in registers.
-  template <int kVectors, bool kFours>
+  template <int kVectors, bool kFourRows>
   static void add_runs(const Run<BFloat16>& run) {
     constexpr int kMaxRows = kVectors <= kFewVectors ? 4 : 2;
     for (std::int64_t head = 0; head < run.heads; ++head) {
@@ -188,8 +187,8 @@ struct Bf16Rows {
           const std::int64_t rows = std::min(kMaxWeightRows, run.rows - first);
           const Weights weights(run.from.row(head, first) + k, run.from.stride, rows, here);
           for (std::int64_t v = 0; v < vectors(run.dim); v += kVectors) {
-            for_rows<kMaxRows, kFours>(rows, [&](std::int64_t row, auto several) FOVEA_LAMBDA {
-              add_columns<decltype(several)::value, kVectors, kFours>(
+            for_rows<kMaxRows, kFourRows>(rows, [&](std::int64_t row, auto several) FOVEA_LAMBDA {
+              add_columns<decltype(several)::value, kVectors, kFourRows>(
                   run.cache.row(head, k) + v * kHalves, run.cache.stride, here,
                   run.dim - v * kHalves, weights, row, run.to.row(head, first + row) + v * kHalves,
                   run.to.stride, run.ahead);
@@ -200,24 +199,24 @@ struct Bf16Rows {
     }
   }
 
-  template <int kVectors, bool kFours>
+  template <int kVectors, bool kFourRows>
   static RunLoop<BFloat16>* value_loop_of(std::int64_t used) {
     if constexpr (kVectors > 1) {
-      if (used < kVectors) return value_loop_of<kVectors - 1, kFours>(used);
+      if (used < kVectors) return value_loop_of<kVectors - 1, kFourRows>(used);
     }
-    return &add_runs<kVectors, kFours>;
+    return &add_runs<kVectors, kFourRows>;
   }
 
   /// Adds weighted values to the sums of the first `columns` columns, but of at most kVectors
-  /// vectors of columns. `ahead` is as in Run, if kFours.
-  template <int kRows, int kVectors, bool kFours>
+  /// vectors of columns. `ahead` is as in Run, if kFourRows.
+  template <int kRows, int kVectors, bool kFourRows>
   static HWY_INLINE void add_columns(const BFloat16* values, std::int64_t value_stride,
                                      std::int64_t count, std::int64_t columns,
                                      const Weights& weights, std::int64_t row, float* context,
                                      std::int64_t context_stride, std::int64_t ahead) {
     if constexpr (kVectors > 1) {
       if (columns <= (kVectors - 1) * kHalves) {
-        return add_columns<kRows, kVectors - 1, kFours>(
+        return add_columns<kRows, kVectors - 1, kFourRows>(
             values, value_stride, count, columns, weights, row, context, context_stride, ahead);
       }
     }
@@ -244,7 +243,7 @@ struct Bf16Rows {
                     : _mm512_setzero_si512();
       }
       end_of_row();
-      if (kFours && kRows > 2 && ahead > 0) {
+      if (kFourRows && kRows > 2) {
         prefetch_vectors<2 * kVectors>(even + ahead);
         prefetch_vectors<2 * kVectors>(even + value_stride + ahead);
       }

@@ -11,14 +11,15 @@
 //
 // The order. Per chunk of keys, some megabytes at most: scores of all queries that share the head
 // -> softcap, biases, masks -> weights, with the running maximum of forward-inl.h -> sums of
-// values. Two queries at a time (four in bfloat16, and with AVX2 if they do not fit in registers)
-// are multiplied with a few keys, which stay in the L1 cache for the next queries.
-// kDecodeRowsTogether queries at a time are processed for a chunk, which stays in the L2 cache. In
-// a paged cache, an item has several heads, because they are adjacent within a block.
+// values. Two queries at a time (four in bfloat16, with AVX2 if they do not fit in registers, and
+// with DecodeSetup::four_rows) are multiplied with a few keys, which stay in the L1 cache for the
+// next queries. kDecodeRowsTogether queries at a time are processed for a chunk, which stays in the
+// L2 cache. In a paged cache, an item has several heads, because they are adjacent within a block.
 //
 // Measurements on Zen 4. Software prefetch hurts where the hardware prefetchers already cover the
 // addresses, except with AVX2 (runs-inl.h), and helps from one block of a paged cache to the next.
-// On Zen 5 it helps three or more queries (DecodeSetup::fours): memory waits for their products.
+// On Zen 5 it helps three or more queries (DecodeSetup::four_rows), because the CPU otherwise
+// requests the next keys too late.
 // When the compiler interleaves the loads of several rows, decoding takes three times as long.
 // Other loads between short runs reduce the speed by up to half, and storing the KV cache in 4 KB
 // pages reduces it by a third. docs/benchmarks.md has the figures.
@@ -47,7 +48,6 @@
 #include "kernels/simd/arena.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
-#include "kernels/simd/target.h"
 #include "kernels/tile/position_bias.h"
 #include "problem/query_factor.h"
 
@@ -84,12 +84,12 @@ struct FloatRows {
     with_element_type(dtype, act);
   }
   template <class T>
-  static RunLoop<T>* score_loop(std::int64_t dim, bool fours) {
-    return HWY_NAMESPACE::score_loop<T>(dim, fours);
+  static RunLoop<T>* score_loop(std::int64_t dim, bool four_rows) {
+    return HWY_NAMESPACE::score_loop<T>(dim, four_rows);
   }
   template <class T>
-  static RunLoop<T>* value_loop(std::int64_t dim, bool fours) {
-    return HWY_NAMESPACE::value_loop<T>(dim, fours);
+  static RunLoop<T>* value_loop(std::int64_t dim, bool four_rows) {
+    return HWY_NAMESPACE::value_loop<T>(dim, four_rows);
   }
 
   static void store_context(const float* context, std::int64_t dim, float* to) {
@@ -218,18 +218,15 @@ class DecodePass {
 
   float query_factor() const { return fovea::query_factor(score_, setup_.scale); }
 
-  /// How keys or values of `dim` elements are processed: in fours or not, and Run::ahead. Small
-  /// blocks of a paged cache are prefetched as a whole instead (next_run.h).
-  struct Pace {
-    bool fours = false;
-    std::int64_t ahead = 0;
-  };
+  /// Returns Run::ahead for keys or values of `dim` elements, 0 if rows are not processed as with
+  /// DecodeSetup::four_rows: if they are few, and in short or cached runs. Short runs of a paged
+  /// cache are prefetched as a whole (next_run.h).
   template <class T>
-  Pace pace(const CacheRows& cache, std::int64_t rows, std::int64_t dim) const {
+  std::int64_t elements_ahead(const CacheRows& cache, std::int64_t rows, std::int64_t dim) const {
     const std::int64_t bytes = dim * static_cast<std::int64_t>(sizeof(T));
-    const bool small = cache.blocks != nullptr && cache.block_size * bytes < 2 * kAheadBytes;
-    if (!setup_.fours || rows <= 2 || dim == 0 || small) return {};
-    return {true, item_.cached ? 0 : (kAheadBytes + bytes - 1) / bytes * cache.rows.stride};
+    const bool is_short = cache.blocks != nullptr && cache.block_size * bytes < kMinRunBytes;
+    if (!setup_.four_rows || rows <= 2 || dim == 0 || is_short || item_.cached) return 0;
+    return (kAheadBytes + bytes - 1) / bytes * cache.rows.stride;
   }
 
   void begin() {
@@ -265,8 +262,8 @@ class DecodePass {
     const std::int64_t dim = setup_.head_dim;
     Arithmetic::with_type(keys.rows.dtype, [&](auto* type) {
       using T = std::remove_cvref_t<decltype(*type)>;
-      const Pace pace = this->pace<T>(keys, rows.count, dim);
-      auto* const loop = Arithmetic::template score_loop<T>(dim, pace.fours);
+      const std::int64_t ahead = elements_ahead<T>(keys, rows.count, dim);
+      auto* const loop = Arithmetic::template score_loop<T>(dim, ahead != 0);
       keys.for_each_run<T>(
           item_.heads, first, first + count, dim,
           [&](const T* run, const NextRun& next, std::int64_t key, std::int64_t several) {
@@ -280,7 +277,7 @@ class DecodePass {
                            rows.of_head * scratch_.query_stride},
                   .to = {scores_of(0) + (key - first), setup_.chunk_keys,
                          rows.count * setup_.chunk_keys},
-                  .ahead = pace.ahead});
+                  .ahead = ahead});
           });
     });
     for_each_row(rows, [&](std::int64_t row, float* scores) {
@@ -531,8 +528,8 @@ class DecodePass {
     const std::int64_t dim = setup_.value_dim;
     Arithmetic::with_type(values.rows.dtype, [&](auto* type) {
       using T = std::remove_cvref_t<decltype(*type)>;
-      const Pace pace = this->pace<T>(values, rows.count, dim);
-      auto* const loop = Arithmetic::template value_loop<T>(dim, pace.fours);
+      const std::int64_t ahead = elements_ahead<T>(values, rows.count, dim);
+      auto* const loop = Arithmetic::template value_loop<T>(dim, ahead != 0);
       values.for_each_run<T>(
           heads, begin, end, dim,
           [&](const T* run, const NextRun& next, std::int64_t key, std::int64_t several) {
@@ -546,7 +543,7 @@ class DecodePass {
                            rows.count * setup_.chunk_keys},
                   .to = {context_of(rows.row(head)), scratch_.context_stride,
                          rows.of_head * scratch_.context_stride},
-                  .ahead = pace.ahead});
+                  .ahead = ahead});
           });
     });
   }
@@ -576,7 +573,8 @@ class DecodePass {
     }
   }
 
-  static constexpr std::int64_t kAheadBytes = 8 << 10;
+  // 4, 16 and 32 KB ahead are slower on Zen 5, and so are shorter runs (docs/benchmarks.md).
+  static constexpr std::int64_t kAheadBytes = 8 << 10, kMinRunBytes = 16 << 10;
   static constexpr double kLog2E = std::numbers::log2e_v<double>;
   static constexpr float kLowestScore = std::numeric_limits<float>::lowest();
   static constexpr float kHidden = -std::numeric_limits<float>::infinity();

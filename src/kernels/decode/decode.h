@@ -79,9 +79,9 @@ struct DecodeSetup {
   std::int64_t most_heads = 1;  // maximum number of key heads per item
   std::int64_t chunk_keys = 0;  // keys of each head that are processed at a time
   double scale = 1.0;
-  /// Whether three or four rows are processed at a time, with prefetching: with AVX-512, if it is
-  /// faster on this CPU. Does not change any result.
-  bool fours = false;
+  /// With AVX-512: whether three or four rows are processed at a time, and keys and values are
+  /// prefetched some way ahead. Does not change any result.
+  bool four_rows = false;
 
   /// Returns the maximum number of rows per key head. Each query of each head of a group is a row.
   std::int64_t most_rows_of_head() const { return group * most_queries; }

@@ -118,20 +118,18 @@ HWY_INLINE void load_vectors(const float* from, Vector (&to)[kVectors]) {
 
 /// Computes scores for queries that each occupy kVectors SIMD vectors. Queries are held in
 /// registers, two at a time if they fit: if queries were reloaded for each key, loads would wait
-/// for each other instead of for memory. With kFours, four queries are multiplied with a key at a
-/// time, even if the last ones are loaded for each key, and later keys are prefetched.
-template <int kVectors, bool kWholeVectors, bool kFours, class T>
+/// for each other instead of for memory. With kFourRows, later keys are prefetched, so that four
+/// queries are multiplied with a key at a time even if only one or two of them are held.
+template <int kVectors, bool kWholeVectors, bool kFourRows, class T>
 void score_runs(const Run<T>& run) {
-  constexpr int kHeldAtMost = kVectors > kHeldVectors / 2              ? 1
-                              : kFours && kVectors <= kHeldVectors / 4 ? 4
-                                                                       : 2;
+  constexpr int kHeldAtMost = std::clamp(kHeldVectors / kVectors, 1, kFourRows ? 4 : 2);
   constexpr int kWhole = kWholeVectors ? kVectors : kVectors - 1;
   constexpr int kPaired = kLoadsPairs<T> ? kWhole / 2 * 2 : 0;
   const Floats d;
-  constexpr int kMaxRows = kFours ? 4 : kHeldAtMost;
-  for_queries_and_keys<kMaxRows, kFours>(run, [&](const float* queries, const T* keys,
-                                                  std::int64_t count, float* scores,
-                                                  auto several) FOVEA_LAMBDA {
+  constexpr int kMaxRows = kFourRows ? 4 : kHeldAtMost;
+  for_queries_and_keys<kMaxRows, kFourRows>(run, [&](const float* queries, const T* keys,
+                                                     std::int64_t count, float* scores,
+                                                     auto several) FOVEA_LAMBDA {
     constexpr int kRows = decltype(several)::value;
     constexpr int kHeldRows = std::min(kRows, kHeldAtMost);
     Vector held[kHeldRows][kVectors];
@@ -144,7 +142,7 @@ void score_runs(const Run<T>& run) {
     };
     for_keys<kRows>(keys, run.cache.stride, count, scores, run.to.stride,
                     [&](const T* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
-                      if (kFours && run.ahead > 0) prefetch_vectors<kVectors>(at + run.ahead);
+                      if (kFourRows && kRows > 2) prefetch_vectors<kVectors>(at + run.ahead);
                       const auto add = [&](Vector x, int v) FOVEA_LAMBDA {
 #pragma GCC unroll 4
                         for (int r = 0; r < kRows; ++r) {
@@ -242,26 +240,27 @@ void score_long_runs(const Run<T>& run) {
       !kFoursOfKeys || run.rows > 1);  // a single row is visited in groups, to prefetch
 }
 
-/// Returns the loop for keys of `dim` elements, for `fours` as in DecodeSetup. Called once for
+/// Returns the loop for keys of `dim` elements, for `four_rows` as in DecodeSetup. Called once for
 /// thousands of runs.
 template <class T, int kVectors = kHeldVectors>
-RunLoop<T>* score_loop(std::int64_t dim, bool fours) {
+RunLoop<T>* score_loop(std::int64_t dim, bool four_rows) {
   if (dim == 0 || dim > kVectors * kLanes) return &score_long_runs<T>;
   if constexpr (kVectors > 1) {
-    if (dim <= (kVectors - 1) * kLanes) return score_loop<T, kVectors - 1>(dim, fours);
+    if (dim <= (kVectors - 1) * kLanes) return score_loop<T, kVectors - 1>(dim, four_rows);
   }
+  // Other dimensions than whole vectors are rare, and each loop adds to the compile time.
   if (dim % kLanes != 0) return &score_runs<kVectors, false, false, T>;
   // Queries in memory do not have the order of pairs.
-  if constexpr (kHasFours && (kVectors <= kHeldVectors / 4 || !kLoadsPairs<T>)) {
-    if (fours) return &score_runs<kVectors, true, true, T>;
+  if constexpr (kHasFourRows && (kVectors <= kHeldVectors / 4 || !kLoadsPairs<T>)) {
+    if (four_rows) return &score_runs<kVectors, true, true, T>;
   }
   return &score_runs<kVectors, true, false, T>;
 }
 
 /// Computes context[r][c] += sum over k of weights[r * weight_stride + k] * values[k][c], for
 /// kVectors vectors of columns, or for `columns` columns if the only vector is not full. `ahead` is
-/// as in Run, if kFours.
-template <int kRows, int kVectors, bool kFours, class T>
+/// as in Run, if kFourRows.
+template <int kRows, int kVectors, bool kFourRows, class T>
 HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_stride,
                             std::int64_t count, std::int64_t columns,
                             const float* HWY_RESTRICT weights, std::int64_t weight_stride,
@@ -275,7 +274,7 @@ HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_str
     load_vectors<kPaired>(context + r * context_stride, sums[r]);
   }
   for (std::int64_t k = 0; k < count; ++k, values += value_stride) {
-    if (kFours && kRows > 2 && ahead > 0) prefetch_vectors<kVectors>(values + ahead);
+    if (kFourRows && kRows > 2) prefetch_vectors<kVectors>(values + ahead);
     Vector weight[kRows];
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) weight[r] = hn::Set(d, weights[r * weight_stride + k]);
@@ -314,36 +313,37 @@ HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_str
 }
 
 /// Same for all `dim` columns, as many at a time as fit in registers.
-template <int kRows, int kVectors, bool kFours, class T>
+template <int kRows, int kVectors, bool kFourRows, class T>
 HWY_INLINE void add_all_columns(const T* values, std::int64_t value_stride, std::int64_t count,
                                 std::int64_t dim, const float* weights, std::int64_t weight_stride,
                                 float* context, std::int64_t context_stride, std::int64_t ahead) {
   std::int64_t c = 0;
   for (; c + kVectors * kLanes <= dim; c += kVectors * kLanes) {
-    add_columns<kRows, kVectors, kFours>(values + c, value_stride, count, kVectors * kLanes,
-                                         weights, weight_stride, context + c, context_stride,
-                                         ahead);
+    add_columns<kRows, kVectors, kFourRows>(values + c, value_stride, count, kVectors * kLanes,
+                                            weights, weight_stride, context + c, context_stride,
+                                            ahead);
   }
   if (c == dim) return;
   if constexpr (kVectors > 1) {
-    add_all_columns<kRows, kVectors / 2, kFours>(values + c, value_stride, count, dim - c, weights,
-                                                 weight_stride, context + c, context_stride, ahead);
+    add_all_columns<kRows, kVectors / 2, kFourRows>(values + c, value_stride, count, dim - c,
+                                                    weights, weight_stride, context + c,
+                                                    context_stride, ahead);
   } else {
-    add_columns<kRows, 1, kFours>(values + c, value_stride, count, dim - c, weights, weight_stride,
-                                  context + c, context_stride, ahead);
+    add_columns<kRows, 1, kFourRows>(values + c, value_stride, count, dim - c, weights,
+                                     weight_stride, context + c, context_stride, ahead);
   }
 }
 
 /// Adds weighted values to the contexts of a run. Processes kVectors vectors of columns at a time
 /// for one row of weights, and half as many for several rows.
-template <int kVectors, bool kFours, class T>
+template <int kVectors, bool kFourRows, class T>
 void add_runs(const Run<T>& run) {
-  for_rows_and_keys<kWeightRows, kFours>(
+  for_rows_and_keys<kWeightRows, kFourRows>(
       run, run.dim <= (run.rows == 1 ? kVectors : kVectors / 2) * kLanes,
       [&](std::int64_t head, std::int64_t row, std::int64_t key, std::int64_t count, auto several)
           FOVEA_LAMBDA {
             constexpr int kRows = decltype(several)::value;
-            add_all_columns<kRows, kRows == 1 ? kVectors : kVectors / 2, kFours>(
+            add_all_columns<kRows, kRows == 1 ? kVectors : kVectors / 2, kFourRows>(
                 run.cache.row(head, key), run.cache.stride, count, run.dim,
                 run.from.row(head, row) + key, run.from.stride, run.to.row(head, row),
                 run.to.stride, run.ahead);
@@ -351,14 +351,14 @@ void add_runs(const Run<T>& run) {
 }
 
 /// Returns the loop for values of `dim` elements that uses no more registers for sums than needed,
-/// for `fours` as in DecodeSetup.
+/// for `four_rows` as in DecodeSetup.
 template <class T, int kVectors = kHeldVectors>
-RunLoop<T>* value_loop(std::int64_t dim, bool fours) {
+RunLoop<T>* value_loop(std::int64_t dim, bool four_rows) {
   if constexpr (kVectors > 2) {
-    if (dim < kVectors / 2 * kLanes) return value_loop<T, kVectors / 2>(dim, fours);
+    if (dim < kVectors / 2 * kLanes) return value_loop<T, kVectors / 2>(dim, four_rows);
   }
-  if constexpr (kHasFours) {
-    if (fours) return &add_runs<kVectors, true, T>;
+  if constexpr (kHasFourRows) {
+    if (four_rows) return &add_runs<kVectors, true, T>;
   }
   return &add_runs<kVectors, false, T>;
 }

@@ -54,7 +54,8 @@ struct Run {
   /// Score loop: output scores[r][k] = query r . key k, [rows][count]. Value loop: contexts; the
   /// sum over k of weights[r][k] times value k is added to context r.
   HeadRows<float> to;
-  /// Unless 0, three or four rows prefetch the key or value this many elements later.
+  /// The distance, in elements, from a key or value to the one that is prefetched with it, by loops
+  /// with kFourRows.
   std::int64_t ahead;
 };
 
@@ -73,14 +74,15 @@ std::int64_t keys_together(std::int64_t dim) {
 }
 
 /// Calls visit(row, several) for all rows in groups of `several`, a compile-time constant: 4, 3 if
-/// kFours, 2 or 1, and at most kMaxRows.
-template <int kMaxRows, bool kFours = false, class Visit>
+/// kFourRows, 2 or 1, and at most kMaxRows. kFourRows is as in DecodeSetup::four_rows.
+template <int kMaxRows, bool kFourRows = false, class Visit>
 HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
+  static_assert(!kFourRows || kMaxRows == 4);
   std::int64_t r = 0;
   if constexpr (kMaxRows >= 4) {
     for (; r + 4 <= rows; r += 4) visit(r, std::integral_constant<int, 4>());
   }
-  if constexpr (kFours) {
+  if constexpr (kFourRows) {
     if (r + 3 == rows) return visit(r, std::integral_constant<int, 3>());
   }
   if constexpr (kMaxRows >= 2) {
@@ -94,9 +96,10 @@ HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
 /// slower on Zen 4 with AVX-512, and short runs with AVX2 up to 8 % slower.
 constexpr bool kPrefetches = HWY_TARGET == HWY_AVX2;
 constexpr std::int64_t kPrefetchedBytes = 1 << 20;
-/// Whether there are loops for DecodeSetup::fours.
-constexpr bool kHasFours = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3;
-/// Prefetches kVectors vectors.
+
+/// Whether this target has loops for DecodeSetup::four_rows.
+constexpr bool kHasFourRows = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3;
+/// Prefetches the cache lines of kVectors vectors of floats, or of as many 16-bit elements.
 template <int kVectors, class T>
 HWY_INLINE void prefetch_vectors(const T* from) {
   constexpr std::int64_t kLine = 64 / sizeof(T);
@@ -120,10 +123,11 @@ HWY_NOINLINE void prefetch_keys(const Run<T>& run, std::int64_t head, std::int64
 /// Calls visit(head, row, key, key_count, several) for all rows and keys of a run, with rows
 /// grouped as in for_rows(). Keys are visited in groups that stay in the L1 cache. Exception: if
 /// `one_visit_may_do` is set and all rows fit in a single group of rows, all keys are visited at
-/// once. Before a group of keys is visited, the next one is prefetched.
-template <int kMaxRows, bool kFours = false, class T, class Visit>
+/// once. With kPrefetches, the next group of keys of a long run is prefetched before a group is
+/// visited.
+template <int kMaxRows, bool kFourRows = false, class T, class Visit>
 HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, const Visit& visit) {
-  const bool one_visit = run.rows <= kMaxRows && (kFours || run.rows != 3);
+  const bool one_visit = run.rows <= kMaxRows && (kFourRows || run.rows != 3);
   const bool at_once = one_visit_may_do && one_visit;
   const std::int64_t together = at_once ? run.count : keys_together<T>(run.dim);
   // Each group of rows prefetches its share of the next keys.
@@ -137,7 +141,7 @@ HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, cons
       const std::int64_t here = std::min(together, run.count - k);
       std::int64_t fetched = k + here;
       const std::int64_t fetched_end = share > 0 ? std::min(fetched + together, run.count) : 0;
-      for_rows<kMaxRows, kFours>(run.rows, [&](std::int64_t row, auto several) FOVEA_LAMBDA {
+      for_rows<kMaxRows, kFourRows>(run.rows, [&](std::int64_t row, auto several) FOVEA_LAMBDA {
         if constexpr (kPrefetches) {
           if (fetched < fetched_end) {
             prefetch_keys(run, head, fetched, std::min(fetched + share, fetched_end));
@@ -152,15 +156,15 @@ HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, cons
 
 /// Calls score(queries, keys, count, scores, several) for all queries and keys of a run, in the
 /// order of for_rows_and_keys.
-template <int kMaxRows, bool kFours = false, class T, class Score>
+template <int kMaxRows, bool kFourRows = false, class T, class Score>
 HWY_INLINE void for_queries_and_keys(const Run<T>& run, const Score& score,
                                      bool one_visit_may_do = true) {
-  for_rows_and_keys<kMaxRows, kFours>(run, one_visit_may_do,
-                                      [&](std::int64_t head, std::int64_t row, std::int64_t key,
-                                          std::int64_t count, auto several) FOVEA_LAMBDA {
-                                        score(run.from.row(head, row), run.cache.row(head, key),
-                                              count, run.to.row(head, row) + key, several);
-                                      });
+  for_rows_and_keys<kMaxRows, kFourRows>(run, one_visit_may_do,
+                                         [&](std::int64_t head, std::int64_t row, std::int64_t key,
+                                             std::int64_t count, auto several) FOVEA_LAMBDA {
+                                           score(run.from.row(head, row), run.cache.row(head, key),
+                                                 count, run.to.row(head, row) + key, several);
+                                         });
 }
 
 /// Calls multiply(key, sums, i) for each key, and stores the scores. `multiply` writes the product

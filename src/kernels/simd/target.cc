@@ -10,10 +10,6 @@
 #include <mutex>
 #include <string_view>
 
-#if defined(__x86_64__) || defined(__i386__)
-#include <cpuid.h>
-#endif
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -26,6 +22,10 @@
 #define HWY_TARGET_INCLUDE "kernels/simd/target.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
+#if HWY_ARCH_X86
+#include <cpuid.h>
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -181,16 +181,16 @@ UnitKind kind_of(Extension hardware, Extension emulated) {
 UnitKind bf16_dots_active() { return kind_of(Extension::kBf16Dots, Extension::kEmulatedBf16Dots); }
 UnitKind tile_unit_active() { return kind_of(Extension::kTiles, Extension::kEmulatedTiles); }
 
-bool decodes_fours() {
+bool is_zen5() {
 #if HWY_ARCH_X86
-  static const bool fours = [] {
-    constexpr unsigned kZen5 = 0x1a;
+  static const bool found = [] {
+    // GCC 12 does not know the name "znver5".
+    constexpr unsigned kFamily = 26;
     unsigned version = 0, b = 0, c = 0, d = 0;
     if (__builtin_cpu_is("amd") == 0 || __get_cpuid(1, &version, &b, &c, &d) == 0) return false;
-    const unsigned family = (version >> 8 & 0xf) + (version >> 20 & 0xff);
-    return family == kZen5;
+    return (version >> 8 & 0xf) + (version >> 20 & 0xff) == kFamily;
   }();
-  return fours;
+  return found;
 #else
   return false;
 #endif

@@ -64,10 +64,8 @@ const Functions* functions_of(UnitKind kind, const Functions* (*hardware)(Argume
 /// Returns whether the forward pass multiplies bfloat16 without converting it: by either of them.
 bool bf16_products_active();
 
-/// Returns whether decoding is faster with AVX-512 if it processes three or four queries at a time
-/// and prefetches keys and values: on AMD's Zen 5, whose memory otherwise waits for products.
-/// Similar prefetching made Zen 4 slower, and nothing but the CPU's family tells them apart.
-bool decodes_fours();
+/// Returns whether this CPU is AMD's Zen 5, or a later one of its family (26).
+bool is_zen5();
 
 /// Returns the valid values of FOVEA_TARGET, except emulated_targets(): the targets that both this
 /// CPU and this build support, best first. The names are Highway's, with these exceptions: the

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -16,6 +17,7 @@
 
 #include "engine/call/heads_together.h"
 #include "engine/call/problem.h"
+#include "engine/decode/decode_plan.h"
 #include "kernels/simd/target.h"
 #include "support/forward.h"
 #include "support/random_problem.h"
@@ -113,12 +115,43 @@ void expect_decoded(const ProblemShape& shape, std::int64_t head_dim, bool decod
       << shape.q_len << " queries, " << shape.kv_len << " keys, D " << head_dim;
 }
 
+bool is_stored_in_bfloat16() {
+  return stored_problem({1, 1, 1, 1, 1}, 1, 1).query.dtype() == DType::kBFloat16;
+}
+
 TEST(AttentionPasses, OneQueryIsDecoded) {
   expect_decoded({2, 8, 2, 1, 500}, 64, true);
-  const bool pairs = stored_problem({1, 1, 1, 1, 1}, 1, 1).query.dtype() == DType::kBFloat16 &&
-                     kernels::bf16_products_active();
-  if (pairs) GTEST_SKIP() << "not decoded for few keys";
+  if (is_stored_in_bfloat16() && kernels::tile_unit_active() != kernels::UnitKind::kNone) {
+    GTEST_SKIP() << "not decoded for few keys";
+  }
   for (const std::int64_t keys : {1, 5, 63}) expect_decoded({2, 3, 3, 1, keys}, 64, true);
+}
+
+/// Where pairs of bfloat16 are multiplied, up to 4 + keys / 16 queries are decoded, at most 15.
+TEST(AttentionPasses, MoreBfloat16QueriesAreDecodedForMoreKeys) {
+  if (!is_stored_in_bfloat16() || kernels::bf16_dots_active() == kernels::UnitKind::kNone) {
+    GTEST_SKIP() << "no pairs of bfloat16";
+  }
+  const AttentionOptions options;
+  for (const auto& [keys, most] : {std::pair<std::int64_t, std::int64_t>(1, 4),
+                                   {15, 4},
+                                   {16, 5},
+                                   {63, 7},
+                                   {64, 8},
+                                   {175, 14},
+                                   {176, 15},
+                                   {5000, 15}}) {
+    for (const std::int64_t group : {1, 4}) {
+      for (const std::int64_t queries : {std::int64_t{1}, most, most + 1}) {
+        const ProblemShape shape{1, 2 * group, 2, queries, keys};
+        const RandomProblem p = stored_problem(shape, 40, 24);
+        const engine::Problem problem = engine::make_problem(p.query, p.key, p.value, options);
+        const SequenceSpan span = sequence_span(options, shape, 0);
+        EXPECT_EQ(engine::has_few_queries(problem, span), queries <= most)
+            << queries << " queries, " << keys << " keys";
+      }
+    }
+  }
 }
 
 TEST(AttentionPasses, FewRowsOfAKeyHeadAreDecodedForFewKeys) {
@@ -140,6 +173,9 @@ TEST(AttentionPasses, FewRowsOfAKeyHeadAreDecodedForFewKeys) {
 /// Packed sequences of one query each, with fewer and with more keys than 64.
 TEST(AttentionPasses, SequencesOfOneQueryMayHaveFewKeys) {
   expect_bits_of_separate_calls({{0, 1, 2, 3, 4}, {0, 1, 64, 129, 131}}, {1, 4, 4, 4, 131, 4}, 64);
+  // Several queries, some of them decoded where pairs of bfloat16 are multiplied.
+  expect_bits_of_separate_calls({{0, 3, 8, 13, 20}, {0, 1, 16, 47, 110}}, {1, 4, 4, 20, 110, 4},
+                                64);
 }
 
 }  // namespace

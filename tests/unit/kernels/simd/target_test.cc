@@ -117,6 +117,17 @@ TEST_F(Target, AvailableTargetsAreDistinctAndIndependentOfTheChoice) {
 }
 
 #if defined(__x86_64__)
+TEST(Cpu, Zen5IsFoundByItsFamily) {
+  std::ifstream info("/proc/cpuinfo");
+  std::string line, vendor, family;
+  while (std::getline(info, line) && !line.empty()) {
+    const std::string value = line.substr(std::min(line.size(), line.find(':') + 2));
+    if (line.starts_with("vendor_id")) vendor = value;
+    if (line.starts_with("cpu family")) family = value;
+  }
+  EXPECT_EQ(is_zen5(), vendor == "AuthenticAMD" && family == "26");
+}
+
 /// Returns the targets that Highway reports for an x86 CPU whose best target is `best`: that
 /// target, all targets that rank below it, and both fallbacks (a build has only one of them).
 std::int64_t cpu_up_to(std::int64_t best) {
