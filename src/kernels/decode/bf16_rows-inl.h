@@ -54,8 +54,8 @@ struct Bf16Rows {
   }
   template <class T>
   static RunLoop<T>* value_loop(std::int64_t dim, bool four_rows) {
-    // With prefetching, the order in memory matters less: four rows and half of the columns at a
-    // time, so that values are interleaved once for four rows.
+    // With prefetching, the order in memory matters less: half of the columns are processed for
+    // four rows, instead of all columns for two, so that values are interleaved once for four rows.
     return four_rows ? value_loop_of<kFewVectors, true>(vectors(dim))
                      : value_loop_of<kMaxVectors, false>(vectors(dim));
   }
@@ -141,7 +141,8 @@ struct Bf16Rows {
     if constexpr (kVectors > 1) {
       if (used < kVectors) return score_loop_of<kVectors - 1, kWholeVectors, kFourRows>(used);
     }
-    return &score_runs < kVectors, kWholeVectors, kFourRows && kVectors <= kMaxHeld / 2 > ;
+    constexpr bool kInFours = kFourRows && kVectors <= kMaxHeld / 2;
+    return &score_runs<kVectors, kWholeVectors, kInFours>;
   }
 
   /// Maximum number of vectors of values whose sums stay in registers for two rows of weights. Each

@@ -218,9 +218,9 @@ class DecodePass {
 
   float query_factor() const { return fovea::query_factor(score_, setup_.scale); }
 
-  /// Returns Run::ahead for keys or values of `dim` elements, 0 if rows are not processed as with
-  /// DecodeSetup::four_rows: if they are few, and in short or cached runs. Short runs of a paged
-  /// cache are prefetched as a whole (next_run.h).
+  /// Returns Run::ahead for keys or values of `dim` elements, or 0 for the loops without
+  /// prefetching: for one or two rows, cached keys, and short runs of a paged cache, which are
+  /// prefetched as a whole (next_run.h).
   template <class T>
   std::int64_t elements_ahead(const CacheRows& cache, std::int64_t rows, std::int64_t dim) const {
     const std::int64_t bytes = dim * static_cast<std::int64_t>(sizeof(T));
