@@ -59,8 +59,9 @@ constexpr std::int64_t kFewRowsOfKeyHead = 2;
 constexpr std::int64_t kKeysOfAHead = 32;
 
 bool is_bfloat16(const Problem& problem) {
-  return problem.query.dtype() == DType::kBFloat16 && problem.key.dtype() == DType::kBFloat16 &&
-         problem.value.dtype() == DType::kBFloat16;
+  const kernels::StorageTypes types{problem.query.dtype(), problem.key.dtype(),
+                                    problem.value.dtype()};
+  return types.all(DType::kBFloat16);
 }
 /// Returns whether pairs of bfloat16 are multiplied.
 bool multiplies_pairs(const Problem& problem) {

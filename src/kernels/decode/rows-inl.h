@@ -248,9 +248,9 @@ RunLoop<T>* score_loop(std::int64_t dim, bool four_rows) {
   if constexpr (kVectors > 1) {
     if (dim <= (kVectors - 1) * kLanes) return score_loop<T, kVectors - 1>(dim, four_rows);
   }
-  // Other dimensions than whole vectors are rare, and each loop adds to the compile time.
+  // Dimensions that do not fill whole vectors are rare, and each loop adds to the compile time.
   if (dim % kLanes != 0) return &score_runs<kVectors, false, false, T>;
-  // Queries in memory do not have the order of pairs.
+  // A query that is read from memory for each key is not in the order of load_pair().
   if constexpr (kHasFourRows && (kVectors <= kHeldVectors / 4 || !kLoadsPairs<T>)) {
     if (four_rows) return &score_runs<kVectors, true, true, T>;
   }

@@ -73,8 +73,8 @@ std::int64_t keys_together(std::int64_t dim) {
   return std::max<std::int64_t>(kBytesTogether / std::max<std::int64_t>(row_bytes, 1) / 4 * 4, 4);
 }
 
-/// Calls visit(row, several) for all rows in groups of `several`, a compile-time constant: 4, 3 if
-/// kFourRows, 2 or 1, and at most kMaxRows. kFourRows is as in DecodeSetup::four_rows.
+/// Calls visit(row, several) for all rows in groups of `several`, a compile-time constant of at
+/// most kMaxRows: 4, 2 or 1, and for loops of DecodeSetup::four_rows (kFourRows) also 3.
 template <int kMaxRows, bool kFourRows = false, class Visit>
 HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
   static_assert(!kFourRows || kMaxRows == 4);
@@ -99,6 +99,7 @@ constexpr std::int64_t kPrefetchedBytes = 1 << 20;
 
 /// Whether this target has loops for DecodeSetup::four_rows.
 constexpr bool kHasFourRows = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3;
+
 /// Prefetches the cache lines of kVectors vectors of floats, or of as many 16-bit elements.
 template <int kVectors, class T>
 HWY_INLINE void prefetch_vectors(const T* from) {

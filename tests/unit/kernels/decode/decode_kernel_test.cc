@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The decoding kernel computes the same bits whether it processes four rows at a time or not. The
-// engine chooses by CPU, so other tests run only one of them on a machine.
+// engine chooses by the CPU, so the other tests of a machine run only one of the two.
 
 #include <cstdint>
 #include <numeric>
