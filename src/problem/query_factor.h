@@ -11,7 +11,7 @@
 namespace fovea {
 
 /// Returns the product of all factors before the first stage. With a softcap: 2 log2(e) scale /
-/// softcap, for tanh_of_scaled(). With a custom function, which needs scores without log2(e): the
+/// softcap, for simd_math::Tanh. With a custom function, which needs scores without log2(e): the
 /// scale. Otherwise: scale * log2(e), because the softmax uses 2^x.
 inline float query_factor(const ScoreOptions& score, double scale) {
   constexpr double kLog2E = std::numbers::log2e_v<double>;

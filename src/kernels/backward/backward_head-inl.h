@@ -210,7 +210,7 @@ class HeadPass {
       }
       products_.template scores<kVectors>(*panel_, number_, k, lane);
       if (rescored_) {
-        stages_.template run<kVectors>(*panel_, block_ + stretch_, k, lane,
+        stages_.template run<kVectors>(*panel_, block_ + stretch_, segment, k,
                                        derivative_ ? scratch_.derivative + lane : nullptr);
       }
       if (scratch_.forward.masked[k / kTileRows] != 0) {

@@ -357,11 +357,11 @@ class DecodePass {
     }
     if (score_.softcap > 0) {
       const double factor = score_.softcap * (custom ? 1.0 : kLog2E);
-      const Vector cap = hn::Set(d, static_cast<float>(factor));
+      const fovea::HWY_NAMESPACE::simd_math::Tanh<Floats> capped(d, static_cast<float>(factor));
       for (std::int64_t k = 0; k < count; k += kLanes) {
-        const Vector scaled = hn::Load(d, scores + k);
-        hn::Store(hn::Mul(cap, fovea::HWY_NAMESPACE::simd_math::tanh_of_scaled(d, scaled)), d,
-                  scores + k);
+        Vector x = hn::Load(d, scores + k);
+        capped.template of<1>(&x, &x);
+        hn::Store(x, d, scores + k);
       }
     }
     if (custom) {

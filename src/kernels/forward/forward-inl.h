@@ -396,10 +396,9 @@ class ItemPass {
       if constexpr (!kOwnSoftmax) maximum = lenses_.maximum_of(k, maximum);
       if (stages) {
         Addend addend;
-        const bool adds =
-            Keys::kMayAdd && stages_.find_addend(panel, block, k, lane, kVectors * kLanes, addend);
+        const bool adds = Keys::kMayAdd && stages_.find_addend(panel, block, segment, k, addend);
         if (!adds) {
-          compute_stages<kVectors>(panel, block, k, lane, masked, maximum + lane);
+          compute_stages<kVectors>(panel, block, segment, k, masked, maximum + lane);
           continue;
         }
         if constexpr (Keys::kMayAdd) {
@@ -421,12 +420,14 @@ class ItemPass {
   /// Computes the scores of a tile of keys with all stages. Not inlined into the loop over tiles,
   /// because the constants of the stages would take registers of the product.
   template <int kVectors>
-  HWY_NOINLINE void compute_stages(const Panel& panel, std::int64_t block, std::int64_t key,
-                                   std::int64_t lane, bool masked, float* maximum) {
+  HWY_NOINLINE void compute_stages(const Panel& panel, std::int64_t block, const Segment& segment,
+                                   std::int64_t key, bool masked, float* maximum) {
+    const std::int64_t lane = segment.first_vector * kLanes;
     float* const scores = scratch_.scores + key * kPanelLanes + lane;
     keys_.template scores<kVectors>(panel, key, lane, scores, scratch_.ignored_maximum + lane);
-    stages_.template run<kVectors>(panel, block, key, lane);
-    if (masked) stages_.template mask_tile<kVectors>(panel, key, lane);
+    stages_.template run<kVectors>(panel, block, segment, key, nullptr, masked ? nullptr : maximum);
+    if (!masked) return;
+    stages_.template mask_tile<kVectors>(panel, key, lane);
     raise_maximum(scores, kVectors * kLanes, maximum);
   }
 

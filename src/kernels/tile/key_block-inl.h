@@ -31,7 +31,7 @@ class KeyBlock : public LaneContexts<ArithmeticOfTiles> {
   static constexpr bool kHasPipeline = false;
   static constexpr bool kMayRefuse = false;
   static constexpr bool kMayWriteProduct = false;
-  static constexpr bool kMayAdd = Arithmetic::kScalesQueries;  // whether there is scores_plus()
+  static constexpr bool kMayAdd = true;  // whether there is scores_plus()
   /// Returns the exponent that weights are relative to: weights are 2^(factor * score - reference).
   static double reference(float maximum, float factor) {
     return static_cast<double>(maximum) * static_cast<double>(factor);

@@ -72,7 +72,7 @@ ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
           .value_tiles = tiles_of(setup.value_dim),
           .value_dim = setup.value_dim,
           .most_keys = setup.most_keys,
-          .bias_keys = score.bias.defined() ? kBiasKeys : 0,
+          .bias_keys = score.bias.defined() ? 2 * kBiasKeys : 0,
           .rows_of_mask = !setup.options->mask.allows_all(),
           .dropout = setup.options->dropout.probability > 0,
           .position_bias = score.alibi.has_value() || score.relative.has_value()};

@@ -39,21 +39,30 @@ HWY_INLINE void scale_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float
   }
 }
 
-/// Computes scores = factor * tanh(scores / kTanhScale) for kVectors vectors of one tile.
+/// Computes scores = factor * tanh(scores / kTanhScale) and maximum = max(maximum, scores) for
+/// kVectors vectors of one tile.
 template <int kVectors>
-HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, float factor) {
+HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, float factor,
+                             float* HWY_RESTRICT maximum) {
   const Floats d;
+  const fovea::HWY_NAMESPACE::simd_math::Tanh<Floats> capped(d, factor);
+  Vector most[kVectors];
+  HWY_UNROLL(3)
+  for (int v = 0; v < kVectors; ++v) most[v] = hn::Load(d, maximum + v * kLanes);
   for (std::int64_t k = 0; k < kTileRows; ++k) {
     float* const row = scores + k * kPanelLanes;
-    Vector x[kVectors], tanh[kVectors];
+    Vector x[kVectors];
     HWY_UNROLL(3)
     for (int v = 0; v < kVectors; ++v) x[v] = hn::Load(d, row + v * kLanes);
-    fovea::HWY_NAMESPACE::simd_math::tanh_of_scaled<kVectors>(d, x, tanh);
+    capped.template of<kVectors>(x, x);
     HWY_UNROLL(3)
     for (int v = 0; v < kVectors; ++v) {
-      hn::Store(hn::Mul(hn::Set(d, factor), tanh[v]), d, row + v * kLanes);
+      hn::Store(x[v], d, row + v * kLanes);
+      most[v] = hn::Max(most[v], x[v]);
     }
   }
+  HWY_UNROLL(3)
+  for (int v = 0; v < kVectors; ++v) hn::Store(most[v], d, maximum + v * kLanes);
 }
 
 /// Computes derivative *= 1 - tanh^2 for one tile of `lanes` lanes. `scores` holds factor * tanh.
@@ -72,38 +81,6 @@ HWY_INLINE void softcap_derivative_tile(const float* HWY_RESTRICT scores, std::i
     }
   }
 }
-
-/// Adds numbers to a sum for is_moderate(). A number of absolute value 2^102 or more makes the sum
-/// infinite or NaN, and it stays so.
-HWY_INLINE Vector add_to_moderate(Vector sum, Vector numbers) {
-  return hn::MulAdd(hn::Set(Floats(), 0x1p27f), numbers, sum);
-}
-/// Returns true only if |x| < 2^102 for all numbers in the sum. Then log2(e) x + y is -inf, or NaN,
-/// only if y is: beside -FLT_MAX, log2(e) x is less than half a unit in the last place.
-HWY_INLINE bool is_moderate(Vector sum) {
-  const Floats d;
-  return hn::AllTrue(d, hn::Lt(hn::Abs(sum), hn::Set(d, std::numeric_limits<float>::infinity())));
-}
-/// The same for `count` numbers, a multiple of kLanes.
-HWY_INLINE bool are_moderate(const float* numbers, std::int64_t count) {
-  Vector sum = hn::Zero(Floats());
-  for (std::int64_t i = 0; i < count; i += kLanes) {
-    sum = add_to_moderate(sum, hn::LoadU(Floats(), numbers + i));
-  }
-  return is_moderate(sum);
-}
-/// A source for transpose_4_rows() that adds every vector it loads to `sum`, for is_moderate().
-struct TestedNumbers {
-  Numbers<float> numbers;
-  Vector* sum;
-
-  TestedNumbers from(std::int64_t element) const { return {numbers.from(element), sum}; }
-  HWY_INLINE Vector vector(Floats d, std::int64_t column) const {
-    const Vector read = numbers.vector(d, column);
-    *sum = add_to_moderate(*sum, read);
-    return read;
-  }
-};
 
 /// Adds by_distance[lane - key] to the scores of one tile. The bias depends only on the distance of
 /// query and key, so adjacent lanes of a panel read adjacent table entries. If either the score or

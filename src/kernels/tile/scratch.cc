@@ -45,7 +45,7 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
   block_sum = arena.take<float>(s.lanes);
   block_lse_sum = arena.take<float>(two ? s.lanes : 0);
   factor = arena.take<float>(s.lanes);
-  bias_tile = arena.take<float>(s.lanes * s.bias_keys);
+  bias_tiles = arena.take<float>(s.lanes * s.bias_keys);
   mask_rows = arena.take<float>(s.rows_of_mask ? s.lanes * s.tile_rows : 0);
   mask_tile = arena.take<float>(s.rows_of_mask ? s.lanes * s.tile_rows : 0);
   kept = arena.take<float>(s.dropout ? s.lanes * s.tile_rows : 0);

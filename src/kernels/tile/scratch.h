@@ -81,7 +81,7 @@ struct ForwardScratch {
   float* block_sum;         // [lanes]
   float* block_lse_sum;     // [lanes], for Panel::lse_sum
   float* factor;            // [lanes], rescales the sums of earlier blocks
-  float* bias_tile;         // [bias_keys][lanes]
+  float* bias_tiles;        // [bias_keys][lanes]
   float* mask_rows;         // [lanes][tile_rows]
   float* mask_tile;         // [tile_rows][lanes]
   float* kept;              // [tile_rows][lanes], dropout factors of the weights

@@ -19,7 +19,7 @@
 
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
-#include "kernels/tile/pack-inl.h"
+#include "kernels/tile/bias-inl.h"
 #include "kernels/tile/position_bias.h"
 #include "kernels/tile/score-inl.h"
 #include "kernels/tile/scratch.h"
@@ -31,9 +31,6 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 constexpr float kLog2E = std::numbers::log2e_v<float>;
-/// The number of keys whose additive bias is loaded together: one cache line, or one
-/// tile if that is longer.
-constexpr std::int64_t kBiasKeys = kTileRows > 16 ? kTileRows : 16;
 
 class ScoreStages {
  public:
@@ -45,6 +42,7 @@ class ScoreStages {
         score_(setup.options->score),
         mask_(setup.options->mask),
         scratch_(scratch),
+        bias_(score_.bias, head, scratch),
         scores_are_scaled_(queries_are_scaled) {}
 
   float query_factor() const { return fovea::query_factor(score_, setup_.scale); }
@@ -79,43 +77,51 @@ class ScoreStages {
   /// its derivative.
   bool has_derivative() const { return score_.softcap > 0 || score_.custom.tile != nullptr; }
 
-  /// Finds what the product may add to the scores of the tile whose first key is block + key,
-  /// instead of run(), with the same result. Returns false if the stages are not just a bias of
-  /// numbers far from overflow.
-  HWY_NOINLINE bool find_addend(const Panel& panel, std::int64_t block, std::int64_t key,
-                                std::int64_t lane, std::int64_t lanes, Addend& addend) {
-    if (!biases_are_moderate_ || has_derivative() || has_position_bias() == score_.bias.defined()) {
+  /// Finds what the product may add to the scores of the segment's tile whose first key is block +
+  /// key, instead of run(), with the same result. Returns false if the stages are not just a bias
+  /// of numbers far from overflow.
+  HWY_NOINLINE bool find_addend(const Panel& panel, std::int64_t block, const Segment& segment,
+                                std::int64_t key, Addend& addend) {
+    if (!positions_are_moderate_ || !bias_.are_moderate() || has_derivative() ||
+        has_position_bias() == score_.bias.defined()) {
       return false;
     }
+    const std::int64_t lane = segment.first_vector * kLanes;
     if (has_position_bias()) {
       if (untested_positions_ > 0) {
         const float* const last = scratch_.position_bias + untested_positions_ - kLanes;
-        biases_are_moderate_ =
+        positions_are_moderate_ =
             are_moderate(scratch_.position_bias, untested_positions_ / kLanes * kLanes) &&
             are_moderate(last, kLanes);
         untested_positions_ = 0;
       }
-      addend = {position_biases(panel, block + key, lane), -1, 1.0f};
-      return biases_are_moderate_;
+      addend = {position_biases(panel, block + key, lane), -1, 1.0f, std::abs(query_factor())};
+      return positions_are_moderate_;
     }
-    load_bias(panel, block + key, lane, lanes);
-    addend = {bias_of(block + key), kPanelLanes, kLog2E};
-    return biases_are_moderate_;
+    addend = {bias_of(panel, block, segment, key), kPanelLanes, kLog2E, std::abs(query_factor())};
+    return bias_.are_moderate();
   }
 
-  /// Applies all stages in order to kVectors vectors of the tile whose first key is block + key.
-  /// Unless it is null, `derivative` receives the derivatives of the scores with respect to
-  /// scale * product, both taken without the factor log2(e), as lanes from `lane` on of a
-  /// [kTileRows][kPanelLanes] buffer. A non-null `derivative` requires has_derivative().
+  /// Applies all stages in order to the segment's kVectors vectors of the tile whose first key is
+  /// block + key. Unless it is null, `derivative` receives the derivatives of the scores with
+  /// respect to scale * product, both taken without the factor log2(e), as the segment's lanes of a
+  /// [kTileRows][kPanelLanes] buffer. A non-null `derivative` requires has_derivative(). Unless it
+  /// is null, `maximum` is raised to the scores of its lane.
   template <int kVectors>
-  void run(const Panel& panel, std::int64_t block, std::int64_t key, std::int64_t lane,
-           float* derivative = nullptr) {
+  void run(const Panel& panel, std::int64_t block, const Segment& segment, std::int64_t key,
+           float* derivative = nullptr, float* maximum = nullptr) {
     constexpr std::int64_t lanes = kVectors * kLanes;
+    const std::int64_t lane = segment.first_vector * kLanes;
     float* scores = scratch_.scores + key * kPanelLanes + lane;
     const bool custom = score_.custom.tile != nullptr;
+    // A softcap that is the last stage finds the maximum: reading the scores again takes 1.5 %.
+    const bool raises = maximum != nullptr && score_.softcap > 0 && !custom &&
+                        !has_position_bias() && !score_.bias.defined();
     const float cap = static_cast<float>(score_.softcap) * (custom ? 1.0f : kLog2E);
     if (!scores_are_scaled_) scale_tile(scores, lanes, std::abs(query_factor()));
-    if (score_.softcap > 0) softcap_tile<kVectors>(scores, cap);
+    if (score_.softcap > 0) {
+      softcap_tile<kVectors>(scores, cap, raises ? maximum : scratch_.ignored_maximum + lane);
+    }
     if (derivative != nullptr || custom) {
       const ScoreTile tile{.scores = scores,
                            .stride = kPanelLanes,
@@ -130,9 +136,9 @@ class ScoreStages {
       add_position_bias(scores, lanes, position_biases(panel, block + key, lane));
     }
     if (score_.bias.defined()) {
-      load_bias(panel, block + key, lane, lanes);
-      add_bias_tile(scores, lanes, bias_of(block + key), kLog2E);
+      add_bias_tile(scores, lanes, bias_of(panel, block, segment, key), kLog2E);
     }
+    if (maximum != nullptr && !raises) raise_maximum(scores, lanes, maximum);
   }
 
   /// Prepares the visible keys of a segment's rows for mask_tile().
@@ -189,9 +195,11 @@ class ScoreStages {
     const std::int64_t distance = panel.first_query + lane + head_.origin.offset - key;
     return scratch_.position_bias + (distance - first_distance_);
   }
-  /// Returns the loaded biases of a key.
-  const float* bias_of(std::int64_t key) const {
-    return scratch_.bias_tile + key % kBiasKeys * kPanelLanes;
+  /// Returns the dense biases of the segment's tile whose first key is block + key.
+  const float* bias_of(const Panel& panel, std::int64_t block, const Segment& segment,
+                       std::int64_t key) {
+    return bias_.tile(panel, block + key, segment.first_vector * kLanes, segment.vectors * kLanes,
+                      block + segment.first_key + segment.keys);
   }
 
   void fill_visible(const Panel& panel, std::int64_t block, const Segment& segment) {
@@ -209,93 +217,16 @@ class ScoreStages {
     }
   }
 
-  float bias_at(std::int64_t index) const {
-    const TensorView& bias = score_.bias;
-    if (bias.dtype() == DType::kFloat64) {
-      return bias_number(static_cast<const double*>(bias.data())[index]);
-    }
-    return with_element_type(bias.dtype(), [&](auto* type) {
-      return static_cast<float>(static_cast<decltype(type)>(bias.data())[index]);
-    });
-  }
-
-  /// Loads the additive bias of the aligned group of kBiasKeys keys that contains `key` into
-  /// bias_tile[key % kBiasKeys][lane], one cache line per row, and tests it, unless the group is
-  /// already loaded. Keys beyond the last key get the bias of the last key, lanes without a row 0.
-  void load_bias(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
-    key = key / kBiasKeys * kBiasKeys;
-    const std::int64_t query = panel.first_query + lane;
-    if (bias_key_ == key && bias_query_ == query && bias_lanes_ == lanes) return;
-    bias_key_ = key;
-    bias_query_ = query;
-    bias_lanes_ = lanes;
-
-    const TensorView& bias = score_.bias;
-    const std::int64_t rows = std::min(lanes, panel.rows - lane);
-    const std::int64_t keys = std::min(kBiasKeys, head_.kv_len - key);
-    if (rows < lanes) {
-      for (std::int64_t k = 0; k < kBiasKeys; ++k) {
-        std::fill_n(scratch_.bias_tile + k * kPanelLanes + rows, lanes - rows, 0.0f);
-      }
-    }
-    const std::int64_t query_stride = head_.bias.query_stride;
-    const std::int64_t key_stride = head_.bias.key_stride;
-    const std::int64_t offset = head_.bias.offset + query * query_stride + key * key_stride;
-    if (bias.dtype() == DType::kFloat32 && key_stride == 1 && query_stride != 0 &&
-        keys == kBiasKeys) {
-      load_bias_lines(static_cast<const float*>(bias.data()) + offset, query_stride, rows);
-      return;
-    }
-    for (std::int64_t k = 0; k < kBiasKeys; ++k) {
-      float* row = scratch_.bias_tile + k * kPanelLanes;
-      const std::int64_t at = offset + std::min(k, keys - 1) * key_stride;
-      if (query_stride == 0) {
-        std::fill(row, row + lanes, bias_at(at));
-      } else {
-        for (std::int64_t i = 0; i < rows; ++i) row[i] = bias_at(at + i * query_stride);
-      }
-      biases_are_moderate_ = biases_are_moderate_ && are_moderate(row, lanes);
-    }
-  }
-
-  /// Loads and tests biases whose rows are contiguous, one cache line of each. Tests them in
-  /// registers: loads right after the stores, which are narrower, take 1.4 % of a call.
-  void load_bias_lines(const float* lines, std::int64_t stride, std::int64_t rows) {
-    const Floats d;
-    Vector sum = hn::Zero(d);
-    const TestedNumbers from{{lines}, &sum};
-    std::int64_t r = 0;
-#if HWY_TARGET != HWY_SCALAR
-    for (; r + 4 <= rows; r += 4) {
-      for (std::int64_t k = 0; k < kBiasKeys; k += kLanes) {
-        transpose_4_rows(d, from.from(r * stride), stride, k,
-                         scratch_.bias_tile + k * kPanelLanes + r, kPanelLanes);
-      }
-    }
-#endif
-    for (; r < rows; ++r) {
-      for (std::int64_t k = 0; k < kBiasKeys; k += kLanes) from.from(r * stride).vector(d, k);
-      for (std::int64_t k = 0; k < kBiasKeys; ++k) {
-        scratch_.bias_tile[k * kPanelLanes + r] = lines[r * stride + k];
-      }
-    }
-    for (std::int64_t i = 0; i < rows; ++i) {
-      __builtin_prefetch(lines + i * stride + 2 * kBiasKeys, 0, 2);
-    }
-    biases_are_moderate_ = biases_are_moderate_ && is_moderate(sum);
-  }
-
   const ForwardSetup& setup_;
   const ForwardHead& head_;
   const ScoreOptions& score_;
   const Mask& mask_;
   ForwardScratch& scratch_;
+  BiasTiles bias_;
   const bool scores_are_scaled_;
   std::int64_t first_distance_ = 0;  // the distance of the first entry in the position bias table
-  bool biases_are_moderate_ = true;  // all so far
   std::int64_t untested_positions_ = 0;  // of the table of position biases
-  // The arguments of the last load_bias().
-  std::int64_t bias_key_ = -1, bias_query_ = -1, bias_lanes_ = -1;
+  bool positions_are_moderate_ = true;   // the tested ones
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

@@ -36,15 +36,16 @@ namespace fovea::kernels::HWY_NAMESPACE {
 enum class Finish {
   kStore,       // C = sum
   kMaximum,     // C = sum; per_lane = max(per_lane, maximum of C over the rows)
-  kAddMaximum,  // C = sum + factor * addend; per_lane as for kMaximum
+  kAddMaximum,  // C = scale * sum + factor * addend; per_lane as for kMaximum
   kAccumulate,  // C = per_lane * C + sum
 };
 
-/// What kAddMaximum adds: row i of C has its numbers at `numbers` + i * `stride`.
+/// What kAddMaximum adds: row i of C has its numbers at `numbers` + i * `stride`. `scale` is not
+/// applied if queries are scaled.
 struct Addend {
   const float* numbers;
   std::int64_t stride;
-  float factor;
+  float factor, scale;
 };
 
 /// Computes one tile of C. Shapes: a [steps][kRows], b [steps][kPanelLanes],
@@ -89,6 +90,9 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, s
         sum[i][v] = hn::MulAdd(lanes, hn::Load(d, to), sum[i][v]);
       } else if constexpr (kFinish == Finish::kAddMaximum) {
         const Vector more = hn::LoadU(d, addend.numbers + i * addend.stride + v * kLanes);
+        if constexpr (!Arithmetic::kScalesQueries) {
+          sum[i][v] = hn::Mul(hn::Set(d, addend.scale), sum[i][v]);
+        }
         sum[i][v] = hn::MulAdd(hn::Set(d, addend.factor), more, sum[i][v]);
       }
       if constexpr (kFindsMaximum) lanes = hn::Max(lanes, sum[i][v]);

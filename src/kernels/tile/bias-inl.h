@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The dense additive bias, loaded in groups of keys with one query per lane.
+//
+// A group takes one cache line of each row (float32), and the next group is loaded a few rows per
+// tile of keys: then the CPU computes a product while lines arrive from the L2 cache. With all rows
+// at once it waits, because they exceed the instructions that it looks ahead, and, if rows are a
+// power of two apart, share a set of the L1 cache.
+
+#if defined(FOVEA_KERNELS_TILE_BIAS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_TILE_BIAS_INL_H_
+#undef FOVEA_KERNELS_TILE_BIAS_INL_H_
+#else
+#define FOVEA_KERNELS_TILE_BIAS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "fovea/tensor.h"
+
+#include "kernels/simd/simd-inl.h"
+#include "kernels/simd/storage-inl.h"
+#include "kernels/tile/pack-inl.h"
+#include "kernels/tile/position_bias.h"
+#include "kernels/tile/scratch.h"
+#include "kernels/tile/setup.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+/// The number of keys of a group: one cache line, or one tile if that is longer.
+constexpr std::int64_t kBiasKeys = kTileRows > 16 ? kTileRows : 16;
+
+/// Adds numbers to a sum for is_moderate(). A number of absolute value 2^102 or more makes the sum
+/// infinite or NaN, and it stays so.
+HWY_INLINE Vector add_to_moderate(Vector sum, Vector numbers) {
+  return hn::MulAdd(hn::Set(Floats(), 0x1p27f), numbers, sum);
+}
+/// Returns true only if |x| < 2^102 for all numbers in the sum. Then log2(e) x + y is -inf, or NaN,
+/// only if y is: beside -FLT_MAX, log2(e) x is less than half a unit in the last place.
+HWY_INLINE bool is_moderate(Vector sum) {
+  const Floats d;
+  return hn::AllTrue(d, hn::Lt(hn::Abs(sum), hn::Set(d, std::numeric_limits<float>::infinity())));
+}
+/// The same for `count` numbers, a multiple of kLanes.
+HWY_INLINE bool are_moderate(const float* numbers, std::int64_t count) {
+  Vector sum = hn::Zero(Floats());
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    sum = add_to_moderate(sum, hn::LoadU(Floats(), numbers + i));
+  }
+  return is_moderate(sum);
+}
+/// A source for transpose_4_rows() that adds every vector it loads to `sum`, for is_moderate().
+template <class T>
+struct TestedNumbers {
+  Numbers<T> numbers;
+  Vector* sum;
+
+  TestedNumbers from(std::int64_t element) const { return {numbers.from(element), sum}; }
+  HWY_INLINE Vector vector(Floats d, std::int64_t column) const {
+    const Vector read = numbers.vector(d, column);
+    *sum = add_to_moderate(*sum, read);
+    return read;
+  }
+};
+
+class BiasTiles {
+ public:
+  BiasTiles(const TensorView& bias, const ForwardHead& head, ForwardScratch& scratch)
+      : bias_(bias), head_(head), scratch_(scratch) {}
+
+  /// Returns the biases of the tile of keys that begins at `key`, as [kTileRows][kPanelLanes], from
+  /// `lane` on. Loads them, unless they are loaded, and a part of the next group if that begins
+  /// before `end`. Keys beyond the last key get the bias of the last key, lanes without a row 0.
+  const float* tile(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes,
+                    std::int64_t end) {
+    const std::int64_t first = key / kBiasKeys * kBiasKeys;
+    Group& group = enter(panel, first, lane, lanes);
+    if (group.loaded < group.rows) load(group, group.rows);
+    if (const std::int64_t next = first + kBiasKeys;
+        next < end && next + kBiasKeys <= head_.kv_len) {
+      Group& ahead = enter(panel, next, lane, lanes);
+      if (ahead.loaded < ahead.rows) load(ahead, std::min(ahead.rows, ahead.loaded + kRowsAhead));
+    }
+    return biases_of(group) + (key - first) * kPanelLanes;
+  }
+
+  /// Returns whether is_moderate() holds for all biases so far.
+  bool are_moderate() const { return are_moderate_; }
+
+ private:
+  static constexpr std::int64_t kTilesOfGroup = kBiasKeys / kTileRows;
+  /// The number of rows of the next group that are loaded with one tile, a multiple of 4.
+  static constexpr std::int64_t kRowsAhead =
+      (kPanelLanes + 4 * kTilesOfGroup - 1) / (4 * kTilesOfGroup) * 4;
+
+  struct Group {
+    std::int64_t key = -1, query = -1, lanes = -1;
+    std::int64_t rows = 0;
+    std::int64_t loaded = 0;  // of the rows
+  };
+
+  float* biases_of(const Group& group) const {
+    return scratch_.bias_tiles + (&group - groups_) * kBiasKeys * kPanelLanes;
+  }
+
+  Group& enter(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
+    Group& group = groups_[key / kBiasKeys % 2];
+    const std::int64_t query = panel.first_query + lane;
+    if (group.key == key && group.query == query && group.lanes == lanes) return group;
+    group = {key, query, lanes, std::min(lanes, panel.rows - lane), 0};
+    if (group.rows < lanes) {
+      for (std::int64_t k = 0; k < kBiasKeys; ++k) {
+        std::fill_n(biases_of(group) + k * kPanelLanes + group.rows, lanes - group.rows, 0.0f);
+      }
+    }
+    return group;
+  }
+
+  /// Loads and tests the rows of a group from the first that is not loaded to `end`.
+  void load(Group& group, std::int64_t end) {
+    const std::int64_t at = head_.bias.offset + group.query * head_.bias.query_stride +
+                            group.key * head_.bias.key_stride;
+    if (bias_.dtype() == DType::kFloat64) {
+      load_numbers(static_cast<const double*>(bias_.data()) + at, group);
+    } else {
+      with_element_type(bias_.dtype(), [&](auto* type) {
+        const auto* from = static_cast<decltype(type)>(bias_.data()) + at;
+        if (head_.bias.key_stride == 1 && head_.bias.query_stride != 0 &&
+            group.key + kBiasKeys <= head_.kv_len) {
+          load_lines(from, group, end);
+        } else {
+          load_numbers(from, group);
+        }
+      });
+    }
+  }
+
+  /// Loads any numbers, all rows.
+  template <class T>
+  void load_numbers(const T* from, Group& group) {
+    const std::int64_t last = std::min(kBiasKeys, head_.kv_len - group.key) - 1;
+    for (std::int64_t k = 0; k < kBiasKeys; ++k) {
+      float* const to = biases_of(group) + k * kPanelLanes;
+      const T* const at = from + std::min(k, last) * head_.bias.key_stride;
+      if (head_.bias.query_stride == 0) {
+        std::fill_n(to, group.rows, bias_number(*at));
+      } else {
+        for (std::int64_t i = 0; i < group.rows; ++i) {
+          to[i] = bias_number(at[i * head_.bias.query_stride]);
+        }
+      }
+      are_moderate_ = are_moderate_ && HWY_NAMESPACE::are_moderate(to, group.lanes);
+    }
+    group.loaded = group.rows;
+  }
+
+  /// Loads biases whose rows are contiguous. Tests them in registers: loads right after the stores,
+  /// which are narrower, take 1.4 % of a call.
+  template <class T>
+  void load_lines(const T* lines, Group& group, std::int64_t end) {
+    const Floats d;
+    const std::int64_t stride = head_.bias.query_stride;
+    float* const to = biases_of(group);
+    Vector sum = hn::Zero(d);
+    const TestedNumbers<T> from{{lines}, &sum};
+    std::int64_t r = group.loaded;
+#if HWY_TARGET != HWY_SCALAR
+    for (; r + 4 <= end; r += 4) {
+      for (std::int64_t k = 0; k < kBiasKeys; k += kLanes) {
+        transpose_4_rows(d, from.from(r * stride), stride, k, to + k * kPanelLanes + r,
+                         kPanelLanes);
+      }
+    }
+#endif
+    for (; r < end; ++r) {
+      for (std::int64_t k = 0; k < kBiasKeys; k += kLanes) from.from(r * stride).vector(d, k);
+      for (std::int64_t k = 0; k < kBiasKeys; ++k) {
+        to[k * kPanelLanes + r] = from.numbers.one(r * stride + k);
+      }
+    }
+    for (r = group.loaded; r < end; ++r) {
+      __builtin_prefetch(lines + r * stride + 2 * kBiasKeys, 0, 2);
+    }
+    are_moderate_ = are_moderate_ && is_moderate(sum);
+    group.loaded = end;
+  }
+
+  const TensorView& bias_;
+  const ForwardHead& head_;
+  ForwardScratch& scratch_;
+  Group groups_[2];
+  bool are_moderate_ = true;
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_TILE_BIAS_INL_H_
