@@ -314,7 +314,8 @@ sdpa::Given bound(PyObject* const* arguments, Py_ssize_t count, PyObject* keywor
 
 bool requires_gradient(PyObject* object) {
   if (object == nullptr || PyArray_CheckExact(object) || !is_tensor_of_torch(object)) return false;
-  const nb::object requires_grad = nb::steal(PyObject_GetAttrString(object, "requires_grad"));
+  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+  const nb::object requires_grad = nb::steal(PyObject_GetAttr(object, name));
   if (!requires_grad.is_valid()) nb::raise_python_error();
   return requires_grad.ptr() == Py_True;
 }
