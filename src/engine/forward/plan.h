@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/call/heads_together.h"
 #include "engine/call/problem.h"
 #include "kernels/forward/forward.h"
 

@@ -2,10 +2,9 @@
 //
 // The dense additive bias, loaded in groups of keys with one query per lane.
 //
-// A group takes one cache line of each row (float32), and the next group is loaded a few rows per
-// tile of keys: then the CPU computes a product while lines arrive from the L2 cache. With all rows
-// at once it waits, because they exceed the instructions that it looks ahead, and, if rows are a
-// power of two apart, share a set of the L1 cache.
+// A group takes one cache line of each row in float32. The next group is loaded a few rows per tile
+// of keys, so that a product is computed while lines arrive from the L2 cache. If all rows are
+// loaded at once, the CPU waits: their instructions are more than it looks ahead.
 
 #if defined(FOVEA_KERNELS_TILE_BIAS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_BIAS_INL_H_
@@ -53,20 +52,41 @@ HWY_INLINE bool are_moderate(const float* numbers, std::int64_t count) {
   }
   return is_moderate(sum);
 }
+/// Loads one number of a bias per lane, as bias_number() does.
+template <class T>
+HWY_INLINE Vector bias_numbers(const T* from) {
+  return load_floats(Floats(), from);
+}
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE Vector bias_numbers(const double* from) { return hn::Set(Floats(), bias_number(*from)); }
+#else
+HWY_INLINE Vector bias_numbers(const double* from) {
+  const hn::Half<Floats> half;
+  const hn::Rebind<double, hn::Half<Floats>> doubles;
+  const auto most = hn::Set(doubles, static_cast<double>(std::numeric_limits<float>::max()));
+  const auto load = [&](const double* at) HWY_ATTR {
+    const auto x = hn::LoadU(doubles, at);
+    const auto clamped = hn::CopySign(hn::Min(hn::Abs(x), most), x);
+    return hn::DemoteTo(half, hn::IfThenElse(hn::IsFinite(x), clamped, x));
+  };
+  return hn::Combine(Floats(), load(from + kLanes / 2), load(from));
+}
+#endif
 /// A source for transpose_4_rows() that adds every vector it loads to `sum`, for is_moderate().
 template <class T>
 struct TestedNumbers {
-  Numbers<T> numbers;
+  const T* numbers;
   Vector* sum;
 
-  TestedNumbers from(std::int64_t element) const { return {numbers.from(element), sum}; }
-  HWY_INLINE Vector vector(Floats d, std::int64_t column) const {
-    const Vector read = numbers.vector(d, column);
+  TestedNumbers from(std::int64_t element) const { return {numbers + element, sum}; }
+  HWY_INLINE Vector vector(Floats, std::int64_t column) const {
+    const Vector read = bias_numbers(numbers + column);
     *sum = add_to_moderate(*sum, read);
     return read;
   }
 };
 
+/// The biases of one work item.
 class BiasTiles {
  public:
   BiasTiles(const TensorView& bias, const ForwardHead& head, ForwardScratch& scratch)
@@ -122,20 +142,20 @@ class BiasTiles {
 
   /// Loads and tests the rows of a group from the first that is not loaded to `end`.
   void load(Group& group, std::int64_t end) {
-    const std::int64_t at = head_.bias.offset + group.query * head_.bias.query_stride +
-                            group.key * head_.bias.key_stride;
+    const auto load_from = [&](auto* type) {
+      const auto* from = static_cast<decltype(type)>(bias_.data()) + head_.bias.offset +
+                         group.query * head_.bias.query_stride + group.key * head_.bias.key_stride;
+      if (head_.bias.key_stride == 1 && head_.bias.query_stride != 0 &&
+          group.key + kBiasKeys <= head_.kv_len) {
+        load_lines(from, group, end);
+      } else {
+        load_numbers(from, group);
+      }
+    };
     if (bias_.dtype() == DType::kFloat64) {
-      load_numbers(static_cast<const double*>(bias_.data()) + at, group);
+      load_from(static_cast<const double*>(nullptr));
     } else {
-      with_element_type(bias_.dtype(), [&](auto* type) {
-        const auto* from = static_cast<decltype(type)>(bias_.data()) + at;
-        if (head_.bias.key_stride == 1 && head_.bias.query_stride != 0 &&
-            group.key + kBiasKeys <= head_.kv_len) {
-          load_lines(from, group, end);
-        } else {
-          load_numbers(from, group);
-        }
-      });
+      with_element_type(bias_.dtype(), load_from);
     }
   }
 
@@ -143,18 +163,22 @@ class BiasTiles {
   template <class T>
   void load_numbers(const T* from, Group& group) {
     const std::int64_t last = std::min(kBiasKeys, head_.kv_len - group.key) - 1;
+    const bool same = head_.bias.query_stride == 0;  // for all rows
+    HWY_ALIGN float of_keys[kBiasKeys];
     for (std::int64_t k = 0; k < kBiasKeys; ++k) {
       float* const to = biases_of(group) + k * kPanelLanes;
       const T* const at = from + std::min(k, last) * head_.bias.key_stride;
-      if (head_.bias.query_stride == 0) {
-        std::fill_n(to, group.rows, bias_number(*at));
+      if (same) {
+        of_keys[k] = bias_number(*at);
+        std::fill_n(to, group.rows, of_keys[k]);
       } else {
-        for (std::int64_t i = 0; i < group.rows; ++i) {
-          to[i] = bias_number(at[i * head_.bias.query_stride]);
+        for (std::int64_t r = 0; r < group.rows; ++r) {
+          to[r] = bias_number(at[r * head_.bias.query_stride]);
         }
+        are_moderate_ = are_moderate_ && HWY_NAMESPACE::are_moderate(to, group.lanes);
       }
-      are_moderate_ = are_moderate_ && HWY_NAMESPACE::are_moderate(to, group.lanes);
     }
+    if (same) are_moderate_ = are_moderate_ && HWY_NAMESPACE::are_moderate(of_keys, kBiasKeys);
     group.loaded = group.rows;
   }
 
@@ -166,7 +190,7 @@ class BiasTiles {
     const std::int64_t stride = head_.bias.query_stride;
     float* const to = biases_of(group);
     Vector sum = hn::Zero(d);
-    const TestedNumbers<T> from{{lines}, &sum};
+    const TestedNumbers<T> from{lines, &sum};
     std::int64_t r = group.loaded;
 #if HWY_TARGET != HWY_SCALAR
     for (; r + 4 <= end; r += 4) {
@@ -179,11 +203,14 @@ class BiasTiles {
     for (; r < end; ++r) {
       for (std::int64_t k = 0; k < kBiasKeys; k += kLanes) from.from(r * stride).vector(d, k);
       for (std::int64_t k = 0; k < kBiasKeys; ++k) {
-        to[k * kPanelLanes + r] = from.numbers.one(r * stride + k);
+        to[k * kPanelLanes + r] = bias_number(lines[r * stride + k]);
       }
     }
+    constexpr std::int64_t kLine = 64 / sizeof(T);
     for (r = group.loaded; r < end; ++r) {
-      __builtin_prefetch(lines + r * stride + 2 * kBiasKeys, 0, 2);
+      for (std::int64_t k = 0; k < kBiasKeys; k += kLine) {
+        __builtin_prefetch(lines + r * stride + 2 * kBiasKeys + k, 0, 2);
+      }
     }
     are_moderate_ = are_moderate_ && is_moderate(sum);
     group.loaded = end;

@@ -3,9 +3,12 @@
 // Score options in the engine: scale, softcap, additive biases of every layout, ALiBi, relative
 // tables and sinks, alone and combined.
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -125,6 +128,25 @@ TEST_F(AttentionBiasLayout, AnyStridesGiveTheSameBits) {
         random_bias({kScoreShape.q_heads, kScoreShape.batch, 1, kScoreShape.kv_len}, dtype, 53);
     same_as_contiguous(heads.view().transposed(0, 1));
   }
+}
+
+TEST_F(AttentionBiasLayout, FiniteFloat64NumbersStayFinite) {
+  Tensor bias = random_bias({kScoreShape.q_len, kScoreShape.kv_len}, DType::kFloat64, 55);
+  Tensor clamped(DType::kFloat32, bias.shape());
+  const std::array<double, 5> far{-1e300, -3.5e38, 1e-300, -kInfinity, kNan};
+  RandomState random(56);
+  for (std::int64_t i = 0; i < bias.size(); ++i) {
+    double& x = bias.span<double>()[static_cast<std::size_t>(i)];
+    // One row in three, because a NaN spoils a row.
+    if (i / kScoreShape.kv_len % 3 == 0 && random.rand() < 0.01) {
+      x = far[static_cast<std::size_t>(i) % far.size()];
+    }
+    constexpr double kMost = std::numeric_limits<float>::max();
+    const double bounded = std::isfinite(x) ? std::clamp(x, -kMost, kMost) : x;
+    clamped.span<float>()[static_cast<std::size_t>(i)] = static_cast<float>(bounded);
+  }
+  EXPECT_TRUE(same_bits(forward(problem_.inputs(), {.score = {.bias = bias}}),
+                        forward(problem_.inputs(), {.score = {.bias = clamped}})));
 }
 
 // ---- Position biases ----------------------------------------------------------------------------
