@@ -90,11 +90,11 @@ HWY_INLINE V by_the_library(D d, V x, const Function& function) {
 
 /// 2 log2(e)
 constexpr float kTanhScale = 2.885390082f;
-/// In float32, tanh rounds to 1 from 9.02 on, and 2 log2(e) 9.02 = 26.02.
+/// A bound for |kTanhScale x|: from kTanhScale * 9.02 = 26.02 on, tanh x rounds to 1 in float32.
 constexpr float kTanhEnd = 27.0f;
 
-/// Computes factor * tanh x for kTanhScale * x. tanh x = (e - 1) / (e + 1) with e = exp(2 |x|), and
-/// e - 1 is computed without cancellation, so small x keep their precision.
+/// tanh as (e - 1) / (e + 1) with e = exp(2 |x|), times a factor. e - 1 is computed without
+/// cancellation, so small x keep their precision.
 template <class D>
 class TanhByExponential {
   using V = hn::Vec<D>;
@@ -102,9 +102,10 @@ class TanhByExponential {
  public:
   HWY_INLINE TanhByExponential(D d, float factor) : factor_(hn::Set(d, factor)) {}
 
-  /// Takes and returns kCount vectors.
+  /// Computes result = factor * tanh(scaled / kTanhScale) for kCount vectors. `result` may be
+  /// `scaled`.
   template <int kCount>
-  HWY_INLINE void of(const V* scaled, V* result) const {
+  HWY_INLINE void apply(const V* scaled, V* result) const {
     const D d;
     V fraction[kCount], power[kCount], slope[kCount];
     HWY_UNROLL(8)
@@ -128,7 +129,8 @@ class TanhByExponential {
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 /// Row k, column j: the coefficient of (y - j)^k for tanh(y / kTanhScale), y in [j - 0.5, j + 0.5].
-/// Of least maximum relative error, each row fitted after those before it are rounded to float32.
+/// Minimax polynomials for the relative error; each row was fitted with the rows above it already
+/// rounded to float32. y is at most kTanhEnd, so the last columns are unused.
 constexpr int kTanhDegree = 5;
 alignas(64) constexpr float kTanhCoefficients[kTanhDegree + 1][32] = {
     {0.0f,         0.333333284f, 0.599999964f, 0.777777791f, 0.882352948f, 0.939393938f,
@@ -168,24 +170,24 @@ alignas(64) constexpr float kTanhCoefficients[kTanhDegree + 1][32] = {
      7.99312283e-11f, 3.98721611e-11f, 1.9892624e-11f},
 };
 
-/// The same by polynomials of 2 log2(e) |x| around each whole number, whose coefficients are
-/// selected by an instruction. Of TanhByExponential's operations, this needs two thirds. The error
-/// is 4 units in the last place. For vectors of 16 floats.
+/// The same by a polynomial around each integer of |scaled|, with a relative error of 4 units in
+/// the last place before the factor. An instruction selects the coefficients. Needs two thirds of
+/// the operations of TanhByExponential, and vectors of 16 floats.
 template <class D>
 class TanhByTable {
   using V = hn::Vec<D>;
 
  public:
-  HWY_INLINE TanhByTable(D d, float factor) {
+  HWY_INLINE TanhByTable(D d, float factor) : factor_(hn::Set(d, factor)) {
     HWY_UNROLL(6)
     for (int k = 0; k <= kTanhDegree; ++k) {
-      low_[k] = hn::Mul(hn::Set(d, factor), hn::Load(d, kTanhCoefficients[k]));
-      high_[k] = hn::Mul(hn::Set(d, factor), hn::Load(d, kTanhCoefficients[k] + 16));
+      low_[k] = hn::Load(d, kTanhCoefficients[k]);
+      high_[k] = hn::Load(d, kTanhCoefficients[k] + 16);
     }
   }
 
   template <int kCount>
-  HWY_INLINE void of(const V* scaled, V* result) const {
+  HWY_INLINE void apply(const V* scaled, V* result) const {
     const D d;
     V nearest[kCount], rest[kCount], sum[kCount];
     HWY_UNROLL(8)
@@ -204,7 +206,9 @@ class TanhByTable {
       }
     }
     HWY_UNROLL(8)
-    for (int i = 0; i < kCount; ++i) result[i] = hn::CopySignToAbs(sum[i], scaled[i]);
+    for (int i = 0; i < kCount; ++i) {
+      result[i] = hn::Mul(factor_, hn::CopySignToAbs(sum[i], scaled[i]));
+    }
   }
 
  private:
@@ -213,8 +217,10 @@ class TanhByTable {
     return V{_mm512_permutex2var_ps(low_[k].raw, _mm512_castps_si512(nearest.raw), high_[k].raw)};
   }
 
-  V low_[kTanhDegree + 1], high_[kTanhDegree + 1];
+  V factor_, low_[kTanhDegree + 1], high_[kTanhDegree + 1];
 };
+
+/// The faster one for D.
 template <class D>
 using Tanh = std::conditional_t<hn::MaxLanes(D()) == 16, TanhByTable<D>, TanhByExponential<D>>;
 #else
@@ -262,7 +268,7 @@ HWY_INLINE V tanh(D d, V x) {
   } else {
     const V scaled = hn::Mul(hn::Set(d, simd_math::kTanhScale), x);
     V result;
-    simd_math::Tanh<D>(d, 1.0f).template of<1>(&scaled, &result);
+    simd_math::Tanh<D>(d, 1.0f).template apply<1>(&scaled, &result);
     return result;
   }
 }

@@ -357,10 +357,10 @@ class DecodePass {
     }
     if (score_.softcap > 0) {
       const double factor = score_.softcap * (custom ? 1.0 : kLog2E);
-      const fovea::HWY_NAMESPACE::simd_math::Tanh<Floats> capped(d, static_cast<float>(factor));
+      const fovea::HWY_NAMESPACE::simd_math::Tanh<Floats> tanh(d, static_cast<float>(factor));
       for (std::int64_t k = 0; k < count; k += kLanes) {
         Vector x = hn::Load(d, scores + k);
-        capped.template of<1>(&x, &x);
+        tanh.template apply<1>(&x, &x);
         hn::Store(x, d, scores + k);
       }
     }

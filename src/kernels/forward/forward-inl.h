@@ -426,9 +426,10 @@ class ItemPass {
     float* const scores = scratch_.scores + key * kPanelLanes + lane;
     keys_.template scores<kVectors>(panel, key, lane, scores, scratch_.ignored_maximum + lane);
     stages_.template run<kVectors>(panel, block, segment, key, nullptr, masked ? nullptr : maximum);
-    if (!masked) return;
-    stages_.template mask_tile<kVectors>(panel, key, lane);
-    raise_maximum(scores, kVectors * kLanes, maximum);
+    if (masked) {
+      stages_.template mask_tile<kVectors>(panel, key, lane);
+      raise_maximum(scores, kVectors * kLanes, maximum);
+    }
   }
 
   template <int kVectors>

@@ -2,9 +2,10 @@
 //
 // The dense additive bias, loaded in groups of keys with one query per lane.
 //
-// A group takes one cache line of each row in float32. The next group is loaded a few rows per tile
-// of keys, so that a product is computed while lines arrive from the L2 cache. If all rows are
-// loaded at once, the CPU waits: their instructions are more than it looks ahead.
+// A group takes one cache line of each row in float32, and one or a few tiles of keys. While they
+// are computed, tile by tile, the rows of the next group are loaded, so that products are computed
+// while lines arrive from the L2 cache. If all rows are loaded at once, the CPU waits, because
+// their instructions exceed its out-of-order window.
 
 #if defined(FOVEA_KERNELS_TILE_BIAS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_BIAS_INL_H_
@@ -16,7 +17,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
 #include "fovea/tensor.h"
 
@@ -32,6 +32,7 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 /// The number of keys of a group: one cache line, or one tile if that is longer.
 constexpr std::int64_t kBiasKeys = kTileRows > 16 ? kTileRows : 16;
+static_assert(kBiasKeys % kTileRows == 0);
 
 /// Adds numbers to a sum for is_moderate(). A number of absolute value 2^102 or more makes the sum
 /// infinite or NaN, and it stays so.
@@ -86,15 +87,16 @@ struct TestedNumbers {
   }
 };
 
-/// The biases of one work item.
+/// The dense biases of one work item, as tiles.
 class BiasTiles {
  public:
   BiasTiles(const TensorView& bias, const ForwardHead& head, ForwardScratch& scratch)
       : bias_(bias), head_(head), scratch_(scratch) {}
 
-  /// Returns the biases of the tile of keys that begins at `key`, as [kTileRows][kPanelLanes], from
-  /// `lane` on. Loads them, unless they are loaded, and a part of the next group if that begins
-  /// before `end`. Keys beyond the last key get the bias of the last key, lanes without a row 0.
+  /// Returns the biases of the tile of keys that begins at `key`, [kTileRows][kPanelLanes], where
+  /// column 0 is `lane`. Loads them, unless they are loaded, and a part of the next group if that
+  /// begins before `end`. Keys beyond the last key get the bias of the last key, lanes without a
+  /// row 0.
   const float* tile(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes,
                     std::int64_t end) {
     const std::int64_t first = key / kBiasKeys * kBiasKeys;
@@ -127,6 +129,7 @@ class BiasTiles {
     return scratch_.bias_tiles + (&group - groups_) * kBiasKeys * kPanelLanes;
   }
 
+  /// Returns the group that begins at `key`, without biases unless it has those of the same rows.
   Group& enter(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
     Group& group = groups_[key / kBiasKeys % 2];
     const std::int64_t query = panel.first_query + lane;
@@ -159,7 +162,7 @@ class BiasTiles {
     }
   }
 
-  /// Loads any numbers, all rows.
+  /// Loads all rows of a group, for any strides.
   template <class T>
   void load_numbers(const T* from, Group& group) {
     const std::int64_t last = std::min(kBiasKeys, head_.kv_len - group.key) - 1;
@@ -182,8 +185,8 @@ class BiasTiles {
     group.loaded = group.rows;
   }
 
-  /// Loads biases whose rows are contiguous. Tests them in registers: loads right after the stores,
-  /// which are narrower, take 1.4 % of a call.
+  /// Loads rows of a whole group whose keys are contiguous, up to row `end`. Tests them in
+  /// registers: loads right after the stores, which are narrower, take 1.4 % of a call.
   template <class T>
   void load_lines(const T* lines, Group& group, std::int64_t end) {
     const Floats d;

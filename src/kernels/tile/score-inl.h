@@ -45,7 +45,7 @@ template <int kVectors>
 HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, float factor,
                              float* HWY_RESTRICT maximum) {
   const Floats d;
-  const fovea::HWY_NAMESPACE::simd_math::Tanh<Floats> capped(d, factor);
+  const fovea::HWY_NAMESPACE::simd_math::Tanh<Floats> tanh(d, factor);
   Vector most[kVectors];
   HWY_UNROLL(3)
   for (int v = 0; v < kVectors; ++v) most[v] = hn::Load(d, maximum + v * kLanes);
@@ -54,7 +54,7 @@ HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, float factor,
     Vector x[kVectors];
     HWY_UNROLL(3)
     for (int v = 0; v < kVectors; ++v) x[v] = hn::Load(d, row + v * kLanes);
-    capped.template of<kVectors>(x, x);
+    tanh.template apply<kVectors>(x, x);
     HWY_UNROLL(3)
     for (int v = 0; v < kVectors; ++v) {
       hn::Store(x[v], d, row + v * kLanes);

@@ -18,7 +18,6 @@
 #include <numbers>
 
 #include "kernels/simd/simd-inl.h"
-#include "kernels/simd/storage-inl.h"
 #include "kernels/tile/bias-inl.h"
 #include "kernels/tile/position_bias.h"
 #include "kernels/tile/score-inl.h"
@@ -106,7 +105,7 @@ class ScoreStages {
   /// block + key. Unless it is null, `derivative` receives the derivatives of the scores with
   /// respect to scale * product, both taken without the factor log2(e), as the segment's lanes of a
   /// [kTileRows][kPanelLanes] buffer. A non-null `derivative` requires has_derivative(). Unless it
-  /// is null, `maximum` is raised to the scores of its lane.
+  /// is null, `maximum` becomes the maximum of itself and the scores, per lane.
   template <int kVectors>
   void run(const Panel& panel, std::int64_t block, const Segment& segment, std::int64_t key,
            float* derivative = nullptr, float* maximum = nullptr) {
@@ -114,7 +113,7 @@ class ScoreStages {
     const std::int64_t lane = segment.first_vector * kLanes;
     float* scores = scratch_.scores + key * kPanelLanes + lane;
     const bool custom = score_.custom.tile != nullptr;
-    // A softcap that is the last stage finds the maximum: reading the scores again takes 1.5 %.
+    // A softcap that is the last stage finds the maximum. Another pass would take 1.5 % of a call.
     const bool raises = maximum != nullptr && score_.softcap > 0 && !custom &&
                         !has_position_bias() && !score_.bias.defined();
     const float cap = static_cast<float>(score_.softcap) * (custom ? 1.0f : kLog2E);
@@ -226,7 +225,7 @@ class ScoreStages {
   const bool scores_are_scaled_;
   std::int64_t first_distance_ = 0;  // the distance of the first entry in the position bias table
   std::int64_t untested_positions_ = 0;  // of the table of position biases
-  bool positions_are_moderate_ = true;   // the tested ones
+  bool positions_are_moderate_ = true;   // those tested so far
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

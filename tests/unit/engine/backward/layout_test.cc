@@ -225,7 +225,8 @@ TEST_F(AttentionBackwardLayout, StaysWithinItsElements) {
              {std::pair<std::int64_t, std::int64_t>{1, 1}, {9, 18}, {16, 33}, {64, 64}}) {
           const RandomProblem p = stored_problem({1, 2, 1, q_len, kv_len}, head_dim, value_dim);
           const ResultLoss loss = random_loss(p.inputs());
-          const Tensor bias = convert(RandomState(4).randn({2, q_len, kv_len}), DType::kFloat32);
+          const Tensor bias = convert(RandomState(4).randn({2, q_len, kv_len}),
+                                      gap == 0 ? DType::kFloat32 : DType::kBFloat16);
           const GuardedTensor guarded_bias(bias, side, gap);
           const AttentionOptions options{.mask = causal(),
                                          .score = {.bias = TensorView(guarded_bias.view())}};

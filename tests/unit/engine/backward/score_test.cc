@@ -132,6 +132,17 @@ TEST_F(AttentionBackwardScore, BiasesOfOneKeyHeadAndSeveralBlocks) {
   }
 }
 
+TEST_F(AttentionBackwardScore, BiasesIn16BitsGiveTheBitsOfFloat32) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    SCOPED_TRACE(dtype_name(dtype));
+    const Tensor bias = random_bias({kScoreShape.q_len, kScoreShape.kv_len}, dtype, 41);
+    const auto gradients = [&](const Tensor& with) {
+      return backward(problem_.inputs(), {.mask = causal(), .score = {.bias = with}}, loss_);
+    };
+    EXPECT_TRUE(same_bits(gradients(bias), gradients(convert(bias, DType::kFloat32))));
+  }
+}
+
 // ---- Positions and sinks ------------------------------------------------------------------------
 
 std::vector<Alignment> alignments() {

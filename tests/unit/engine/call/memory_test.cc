@@ -3,6 +3,7 @@
 // The engine accesses only its tensors and its workspace: inputs and outputs next to guard pages,
 // outputs within larger buffers, and a workspace of exactly the reported size.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -42,10 +43,13 @@ std::vector<Size> sizes() {
 }
 
 TEST(AttentionMemory, StaysWithinItsTensors) {
+  constexpr std::array kBiasTypes{DType::kFloat32, DType::kBFloat16, DType::kFloat64,
+                                  DType::kFloat16};
+  std::size_t number = 0;
   for (const Size& size : sizes()) {
     const RandomProblem p = stored_problem(size.shape, size.head_dim, size.value_dim);
-    const Tensor bias =
-        convert(RandomState(2).randn({size.shape.q_len, size.shape.kv_len}), DType::kFloat32);
+    const Tensor bias = convert(RandomState(2).randn({size.shape.q_len, size.shape.kv_len}),
+                                kBiasTypes[number++ % kBiasTypes.size()]);
     const AttentionOptions plain{.mask = causal(), .score = {.bias = bias}};
     const Forward expected = forward(p.inputs(), plain);
     for (const Side side : {Side::kBefore, Side::kAfter}) {

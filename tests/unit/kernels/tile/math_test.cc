@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numbers>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +41,17 @@ void Exp2OfNonpositive(std::vector<float>& numbers) {
   }
 }
 
+/// Computes factor * tanh(x / kTanhScale).
+void TanhTimes(std::vector<float>& numbers, float factor) {
+  const hn::CappedTag<float, 16> d;
+  const fovea::HWY_NAMESPACE::simd_math::Tanh<decltype(d)> tanh(d, factor);
+  for (std::size_t i = 0; i < numbers.size(); i += hn::Lanes(d)) {
+    auto x = hn::LoadU(d, numbers.data() + i);
+    tanh.template apply<1>(&x, &x);
+    hn::StoreU(x, d, numbers.data() + i);
+  }
+}
+
 void Tanh(std::vector<float>& numbers) {
   const hn::CappedTag<float, 16> d;
   for (std::size_t i = 0; i < numbers.size(); i += hn::Lanes(d)) {
@@ -57,6 +69,7 @@ namespace {
 
 HWY_EXPORT(Exp2OfNonpositive);
 HWY_EXPORT(Tanh);
+HWY_EXPORT(TanhTimes);
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -123,6 +136,38 @@ TEST(AttentionMath, TanhWithinFiveUlp) {
   RecordProperty("units_in_the_last_place", std::to_string(worst));
   EXPECT_LE(worst, 5.0);
   EXPECT_GT(worst, 0.4);
+}
+
+TEST(AttentionMath, TanhTimesAFactorWithinFiveUlp) {
+  kernels::choose_target();
+  // Numbers around the half integers, where one polynomial of a table follows another, and near
+  // 0.5, where the relative error is largest.
+  std::vector<float> numbers;
+  for (const float middle : {0.5F, 1.5F, 2.5F, 3.5F, 9.5F, 25.5F}) {
+    for (int i = -2000; i < 2000; ++i) {
+      numbers.push_back(middle + static_cast<float>(i) * middle * 1.2e-7F);
+    }
+  }
+  for (int i = 0; i < 400000; ++i) numbers.push_back(0.1F + static_cast<float>(i) * 4e-6F);
+  for (const float factor : {1.0F, 1.3122538F, 1.305269F, 43.28085F, 72.134752F, 1e-3F}) {
+    const std::vector<float> found = results_of(
+        [&](auto& all) {
+          HWY_DYNAMIC_DISPATCH(TanhTimes)
+          (all, factor);
+        },
+        numbers);
+    double worst = 0.0;
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      constexpr double kScale = 2.0 * std::numbers::log2e_v<double>;
+      const double exact =
+          static_cast<double>(factor) * std::tanh(static_cast<double>(numbers[i]) / kScale);
+      ASSERT_LE(found[i], factor) << numbers[i];
+      worst = std::max(worst, units(found[i], exact));
+    }
+    RecordProperty("units_times_" + std::to_string(factor), std::to_string(worst));
+    EXPECT_LE(worst, 5.0) << factor;
+    EXPECT_GT(worst, 0.4) << factor;
+  }
 }
 
 TEST(AttentionMath, TanhAtRangeEnds) {
