@@ -58,8 +58,13 @@ template <class T>
 HWY_INLINE Vector bias_numbers(const T* from) {
   return load_floats(Floats(), from);
 }
-#if HWY_TARGET == HWY_SCALAR
-HWY_INLINE Vector bias_numbers(const double* from) { return hn::Set(Floats(), bias_number(*from)); }
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+/// EMU128, which is SCALAR in newer versions of Highway, demotes infinity to a finite number.
+HWY_INLINE Vector bias_numbers(const double* from) {
+  HWY_ALIGN float numbers[kLanes];
+  for (std::int64_t i = 0; i < kLanes; ++i) numbers[i] = bias_number(from[i]);
+  return hn::Load(Floats(), numbers);
+}
 #else
 HWY_INLINE Vector bias_numbers(const double* from) {
   const hn::Half<Floats> half;
