@@ -39,13 +39,14 @@ static_assert(kBiasKeys % kTileRows == 0);
 HWY_INLINE Vector add_to_moderate(Vector sum, Vector numbers) {
   return hn::MulAdd(hn::Set(Floats(), 0x1p27f), numbers, sum);
 }
-/// Returns true only if |x| < 2^102 for all numbers in the sum. Then log2(e) x + y is -inf, or NaN,
-/// only if y is: beside -FLT_MAX, log2(e) x is less than half a unit in the last place.
+/// Returns true only if |x| < 2^102 for every number x in the sum. For such x and any score y, the
+/// sum log2(e) x + y is -inf or NaN only if y is. Even for y = -FLT_MAX it does not overflow,
+/// because log2(e) x is less than half a unit in the last place of y.
 HWY_INLINE bool is_moderate(Vector sum) {
   const Floats d;
   return hn::AllTrue(d, hn::Lt(hn::Abs(sum), hn::Set(d, std::numeric_limits<float>::infinity())));
 }
-/// The same for `count` numbers, a multiple of kLanes.
+/// Returns is_moderate() of the sum of `count` numbers, a multiple of kLanes.
 HWY_INLINE bool are_moderate(const float* numbers, std::int64_t count) {
   Vector sum = hn::Zero(Floats());
   for (std::int64_t i = 0; i < count; i += kLanes) {
@@ -53,13 +54,14 @@ HWY_INLINE bool are_moderate(const float* numbers, std::int64_t count) {
   }
   return is_moderate(sum);
 }
-/// Loads one number of a bias per lane, as bias_number() does.
+/// Loads one number of a bias per lane, converted as by bias_number().
 template <class T>
 HWY_INLINE Vector bias_numbers(const T* from) {
   return load_floats(Floats(), from);
 }
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-/// EMU128, which is SCALAR in newer versions of Highway, demotes infinity to a finite number.
+/// Converts each number by itself: DemoteTo() of EMU128, the scalar target of newer versions of
+/// Highway, converts infinity to a finite number.
 HWY_INLINE Vector bias_numbers(const double* from) {
   HWY_ALIGN float numbers[kLanes];
   for (std::int64_t i = 0; i < kLanes; ++i) numbers[i] = bias_number(from[i]);
@@ -78,7 +80,8 @@ HWY_INLINE Vector bias_numbers(const double* from) {
   return hn::Combine(Floats(), load(from + kLanes / 2), load(from));
 }
 #endif
-/// A source for transpose_4_rows() that adds every vector it loads to `sum`, for is_moderate().
+/// A source for transpose_4_rows(). Every loaded vector is also added to `sum`, which is then
+/// tested by is_moderate().
 template <class T>
 struct TestedNumbers {
   const T* numbers;
@@ -98,10 +101,10 @@ class BiasTiles {
   BiasTiles(const TensorView& bias, const ForwardHead& head, ForwardScratch& scratch)
       : bias_(bias), head_(head), scratch_(scratch) {}
 
-  /// Returns the biases of the tile of keys that begins at `key`, [kTileRows][kPanelLanes], where
-  /// column 0 is `lane`. Loads them, unless they are loaded, and a part of the next group if that
-  /// begins before `end`. Keys beyond the last key get the bias of the last key, lanes without a
-  /// row 0.
+  /// Returns the biases of the tile of keys that begins at `key`, as [kTileRows][kPanelLanes].
+  /// Column 0 is `lane`. Loads the tile's group if it is not loaded, then some rows of the next
+  /// group if that begins before `end`. Keys after the last key get the bias of the last key. Lanes
+  /// without a row get 0.
   const float* tile(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes,
                     std::int64_t end) {
     const std::int64_t first = key / kBiasKeys * kBiasKeys;
@@ -120,7 +123,7 @@ class BiasTiles {
 
  private:
   static constexpr std::int64_t kTilesOfGroup = kBiasKeys / kTileRows;
-  /// The number of rows of the next group that are loaded with one tile, a multiple of 4.
+  /// The number of rows of the next group to load in each call of tile(), a multiple of 4.
   static constexpr std::int64_t kRowsAhead =
       (kPanelLanes + 4 * kTilesOfGroup - 1) / (4 * kTilesOfGroup) * 4;
 
@@ -134,7 +137,8 @@ class BiasTiles {
     return scratch_.bias_tiles + (&group - groups_) * kBiasKeys * kPanelLanes;
   }
 
-  /// Returns the group that begins at `key`, without biases unless it has those of the same rows.
+  /// Returns the buffer for the group that begins at `key`. Empties it if it holds another group or
+  /// other rows.
   Group& enter(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
     Group& group = groups_[key / kBiasKeys % 2];
     const std::int64_t query = panel.first_query + lane;
@@ -148,7 +152,7 @@ class BiasTiles {
     return group;
   }
 
-  /// Loads and tests the rows of a group from the first that is not loaded to `end`.
+  /// Loads the rows of a group up to row `end`, and tests their biases.
   void load(Group& group, std::int64_t end) {
     const auto load_from = [&](auto* type) {
       const auto* from = static_cast<decltype(type)>(bias_.data()) + head_.bias.offset +
@@ -167,7 +171,7 @@ class BiasTiles {
     }
   }
 
-  /// Loads all rows of a group, for any strides.
+  /// Loads all rows of a group, from a bias with any strides.
   template <class T>
   void load_numbers(const T* from, Group& group) {
     const std::int64_t last = std::min(kBiasKeys, head_.kv_len - group.key) - 1;
@@ -190,8 +194,8 @@ class BiasTiles {
     group.loaded = group.rows;
   }
 
-  /// Loads rows of a whole group whose keys are contiguous, up to row `end`. Tests them in
-  /// registers: loads right after the stores, which are narrower, take 1.4 % of a call.
+  /// Loads the rows up to row `end` of a group of kBiasKeys contiguous keys. Tests the biases in
+  /// registers, because loads right after narrower stores would take 1.4 % of a call.
   template <class T>
   void load_lines(const T* lines, Group& group, std::int64_t end) {
     const Floats d;

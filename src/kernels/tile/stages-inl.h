@@ -76,9 +76,9 @@ class ScoreStages {
   /// its derivative.
   bool has_derivative() const { return score_.softcap > 0 || score_.custom.tile != nullptr; }
 
-  /// Finds what the product may add to the scores of the segment's tile whose first key is block +
-  /// key, instead of run(), with the same result. Returns false if the stages are not just a bias
-  /// of numbers far from overflow.
+  /// Finds a bias that the product can add to the scores, instead of run(), with the same result.
+  /// The tile is the segment's, and its first key is block + key. Returns false if there are other
+  /// stages, or if numbers of the bias are so large that a sum could overflow.
   HWY_NOINLINE bool find_addend(const Panel& panel, std::int64_t block, const Segment& segment,
                                 std::int64_t key, Addend& addend) {
     if (!positions_are_moderate_ || !bias_.are_moderate() || has_derivative() ||
@@ -101,11 +101,14 @@ class ScoreStages {
     return bias_.are_moderate();
   }
 
-  /// Applies all stages in order to the segment's kVectors vectors of the tile whose first key is
-  /// block + key. Unless it is null, `derivative` receives the derivatives of the scores with
-  /// respect to scale * product, both taken without the factor log2(e), as the segment's lanes of a
-  /// [kTileRows][kPanelLanes] buffer. A non-null `derivative` requires has_derivative(). Unless it
-  /// is null, `maximum` becomes the maximum of itself and the scores, per lane.
+  /// Applies all stages in order to a tile of keys. Its first key is block + key, and its rows are
+  /// the segment's kVectors vectors.
+  ///
+  /// `derivative`, if not null, receives the derivatives of the scores with respect to scale *
+  /// product, both without the factor log2(e). It is a [kTileRows][kPanelLanes] buffer, from the
+  /// segment's first lane on, and requires has_derivative().
+  ///
+  /// `maximum`, if not null, has one number per lane, and is raised to the lane's largest score.
   template <int kVectors>
   void run(const Panel& panel, std::int64_t block, const Segment& segment, std::int64_t key,
            float* derivative = nullptr, float* maximum = nullptr) {
@@ -194,7 +197,7 @@ class ScoreStages {
     const std::int64_t distance = panel.first_query + lane + head_.origin.offset - key;
     return scratch_.position_bias + (distance - first_distance_);
   }
-  /// Returns the dense biases of the segment's tile whose first key is block + key.
+  /// Returns the dense biases of one tile of the segment. The tile's first key is block + key.
   const float* bias_of(const Panel& panel, std::int64_t block, const Segment& segment,
                        std::int64_t key) {
     return bias_.tile(panel, block + key, segment.first_vector * kLanes, segment.vectors * kLanes,
