@@ -92,19 +92,21 @@ class FOVEA_API Mask {
   ///       values have occurred, and reads repeated rows and columns once.
   Visibility classify(const ScoreBlock& block) const;
 
-  /// Returns a range within [0, kv_len) that contains every key the query sees. row.key is ignored.
-  /// The empty range is [0, 0) and exact. The range is exact for causal, window, prefix and
-  /// key_lengths, for documents() if ids along these keys are nondecreasing, and for dense() if its
-  /// tensor is broadcast along keys. Otherwise documents() and dense() return [0, kv_len), marked
-  /// inexact. `&` intersects the ranges: exact if both are exact or the intersection is empty. `|`
-  /// returns the hull: exact if both are exact and leave no gap, or if one range is exact and
-  /// contains the other.
+  /// Returns a range of the `count` keys starting at first.key that contains every one of them that
+  /// the query first.query sees. The empty range is [0, 0) and exact. The range is exact for
+  /// causal, window, prefix and key_lengths, and for documents() if ids along these keys are
+  /// nondecreasing. dense() returns the range from the first to the last visible key, exact if it
+  /// has no gap, if its tensor is contiguous or broadcast along keys. Otherwise documents() and
+  /// dense() return all `count` keys, marked inexact. `&` intersects the ranges: exact if both are
+  /// exact or the intersection is empty. `|` returns the hull: exact if both are exact and leave no
+  /// gap, or if one range is exact and contains the other.
   ///
-  /// Cost: O(1) per rule; documents() O(log kv_len).
-  KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const;
+  /// Cost: O(1) per rule; documents() O(log count); dense() reads the keys up to the first visible
+  ///       one, from the last visible one, and between them up to a gap.
+  KeyRange key_range(const ScorePosition& first, std::int64_t count) const;
   /// Sets each element of `ranges` to the key_range() of one of as many successive queries, the
-  /// first of which is that of `row`.
-  void key_ranges(const ScorePosition& row, std::int64_t kv_len, std::span<KeyRange> ranges) const;
+  /// first of which is first.query.
+  void key_ranges(const ScorePosition& first, std::int64_t count, std::span<KeyRange> ranges) const;
 
   /// Writes one element for each of the `count` keys starting at first.key: 1 if the query
   /// first.query may see the key, else 0. Most efficient for a large `count`. Does not allocate.

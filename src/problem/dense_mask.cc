@@ -37,6 +37,35 @@ void look_at_run(const std::uint8_t* elements, std::int64_t count, Met& met) {
   for (; i < count && !met.both(); ++i) (elements[i] != 0 ? met.visible : met.hidden) = true;
 }
 
+/// The number of elements that a search passes over at a time: the compiler unrolls the loop over
+/// them and uses vectors.
+constexpr std::int64_t kRun = 64;
+
+bool any_visible(const std::uint8_t* run) {
+  std::uint8_t any = 0;
+  for (std::int64_t i = 0; i < kRun; ++i) any |= run[i];
+  return any != 0;
+}
+/// Returns the index of the first element that is not 0, or `count`.
+std::int64_t first_visible(const std::uint8_t* elements, std::int64_t count) {
+  if (count > 0 && elements[0] != 0) return 0;
+  std::int64_t i = 0;
+  while (i + kRun <= count && !any_visible(elements + i)) i += kRun;
+  while (i < count && elements[i] == 0) ++i;
+  return i;
+}
+/// Returns the index of the last element that is not 0, or -1.
+std::int64_t last_visible(const std::uint8_t* elements, std::int64_t count) {
+  if (count > 0 && elements[count - 1] != 0) return count - 1;
+  std::int64_t i = count;
+  while (i >= kRun && !any_visible(elements + i - kRun)) i -= kRun;
+  while (i > 0 && elements[i - 1] == 0) --i;
+  return i - 1;
+}
+bool all_visible(const std::uint8_t* elements, std::int64_t count) {
+  return std::memchr(elements, 0, static_cast<std::size_t>(count)) == nullptr;
+}
+
 }  // namespace
 
 DenseMask::DenseMask(TensorRef tensor)
@@ -75,9 +104,14 @@ Visibility DenseMask::classify(const ScoreBlock& block) const {
   return met.visible ? Visibility::kAll : Visibility::kNone;
 }
 
-KeyRange DenseMask::key_range(const ScorePosition& row, std::int64_t kv_len) const {
-  if (strides_[3] != 0) return {0, kv_len, false};
-  return {0, visible(row) ? kv_len : 0, true};
+KeyRange DenseMask::key_range(const ScorePosition& first, std::int64_t count) const {
+  const std::int64_t all = first.key + count;
+  if (strides_[3] == 0) return {first.key, visible(first) ? all : first.key, true};
+  if (strides_[3] != 1) return {first.key, all, false};
+  const std::uint8_t* const elements = element(first);
+  const std::int64_t end = last_visible(elements, count) + 1;
+  const std::int64_t begin = first_visible(elements, end);
+  return {first.key + begin, first.key + end, all_visible(elements + begin, end - begin)};
 }
 
 void DenseMask::fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const {

@@ -24,7 +24,7 @@ class DenseMask {
 
   bool visible(const ScorePosition& at) const;
   Visibility classify(const ScoreBlock& block) const;
-  KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const;
+  KeyRange key_range(const ScorePosition& first, std::int64_t count) const;
   void fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const;
   void validate(const ProblemShape& shape, std::span<const std::int64_t> key_starts) const;
   DenseMask part(const PartSpan& span) const;

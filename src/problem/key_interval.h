@@ -47,9 +47,9 @@ struct IntervalRule {
     return last.begin <= begin && end <= first.end ? Visibility::kAll : Visibility::kSome;
   }
 
-  KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const {
-    const KeyInterval seen = self().interval(row);
-    return {std::max<std::int64_t>(seen.begin, 0), std::min(seen.end, kv_len), true};
+  KeyRange key_range(const ScorePosition& first, std::int64_t count) const {
+    const KeyInterval seen = self().interval(first);
+    return {std::max(seen.begin, first.key), std::min(seen.end, first.key + count), true};
   }
 
   void fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const {

@@ -138,12 +138,15 @@ struct Documents {
     // The ranges overlap. If each range contains a single id, the two ids are equal.
     return q.least == q.most && k.least == k.most ? Visibility::kAll : Visibility::kSome;
   }
-  KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const {
-    if (kv_len == 0 || !keys.sorted(row.batch, row.key_start, kv_len)) return {0, kv_len, false};
-    const auto ids = keys.row(row.batch).subspan(static_cast<std::size_t>(row.key_start),
-                                                 static_cast<std::size_t>(kv_len));
-    const auto [begin, end] = std::equal_range(ids.begin(), ids.end(), query_id(row));
-    return {begin - ids.begin(), end - ids.begin(), true};
+  KeyRange key_range(const ScorePosition& first, std::int64_t count) const {
+    const std::int64_t start = first.key_start + first.key;
+    if (count == 0 || !keys.sorted(first.batch, start, count)) {
+      return {first.key, first.key + count, false};
+    }
+    const auto ids = keys.row(first.batch)
+                         .subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(count));
+    const auto [begin, end] = std::equal_range(ids.begin(), ids.end(), query_id(first));
+    return {first.key + (begin - ids.begin()), first.key + (end - ids.begin()), true};
   }
   void fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const {
     const std::int64_t own = query_id(first);
@@ -190,9 +193,9 @@ struct Combined {
     if (of_a == neutral || of_b == decisive) return of_b;
     return of_b == neutral ? of_a : Visibility::kSome;
   }
-  KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const {
-    const KeyRange x = a.key_range(row, kv_len);
-    const KeyRange y = b.key_range(row, kv_len);
+  KeyRange key_range(const ScorePosition& first, std::int64_t count) const {
+    const KeyRange x = a.key_range(first, count);
+    const KeyRange y = b.key_range(first, count);
     return both ? intersection(x, y) : hull(x, y);
   }
   void fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const {
@@ -283,27 +286,29 @@ Visibility Mask::classify(const ScoreBlock& block) const {
   return std::visit([&](const auto& rule) { return rule.classify(block); }, node_->rule);
 }
 
-KeyRange Mask::key_range(const ScorePosition& row, std::int64_t kv_len) const {
-  KeyRange range{0, kv_len, true};
-  if (node_)
-    range = std::visit([&](const auto& r) { return r.key_range(row, kv_len); }, node_->rule);
-  return range.begin < range.end ? range : KeyRange{};
+KeyRange Mask::key_range(const ScorePosition& first, std::int64_t count) const {
+  KeyRange range;
+  key_ranges(first, count, {&range, 1});
+  return range;
 }
 
-void Mask::key_ranges(const ScorePosition& row, std::int64_t kv_len,
+void Mask::key_ranges(const ScorePosition& first, std::int64_t count,
                       std::span<KeyRange> ranges) const {
   const auto for_each = [&](const auto& range_of) {
-    ScorePosition at = row;
+    ScorePosition at = first;
     for (KeyRange& range : ranges) {
       range = range_of(at);
       if (range.begin >= range.end) range = KeyRange{};
       ++at.query;
     }
   };
-  if (!node_) return for_each([&](const ScorePosition&) { return KeyRange{0, kv_len, true}; });
+  if (!node_) {
+    const KeyRange all{first.key, first.key + count, true};
+    return for_each([&](const ScorePosition&) { return all; });
+  }
   std::visit(
       [&](const auto& rule) {
-        for_each([&](const ScorePosition& at) { return rule.key_range(at, kv_len); });
+        for_each([&](const ScorePosition& at) { return rule.key_range(at, count); });
       },
       node_->rule);
 }

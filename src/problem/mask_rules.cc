@@ -10,6 +10,7 @@ namespace fovea {
 
 std::int64_t count_visible(const Mask& mask, ScorePosition row, std::int64_t kv_len,
                            std::vector<std::uint8_t>& visible) {
+  row.key = 0;
   const KeyRange range = mask.key_range(row, kv_len);
   const std::int64_t keys = range.end - range.begin;
   if (range.exact) return keys;

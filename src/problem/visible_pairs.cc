@@ -71,11 +71,11 @@ void VisiblePairs::fill(const ScorePosition& first, std::int64_t count,
   });
 }
 
-KeyRange VisiblePairs::key_range(const ScorePosition& row, std::int64_t kv_len) const {
-  KeyRange range = options_.mask.key_range(row, kv_len);
-  ScorePosition first = row;
-  first.key = range.begin;
-  if (range.begin < range.end && bias_hides_any(first, range.end - range.begin)) {
+KeyRange VisiblePairs::key_range(const ScorePosition& first, std::int64_t count) const {
+  KeyRange range = options_.mask.key_range(first, count);
+  ScorePosition seen = first;
+  seen.key = range.begin;
+  if (range.begin < range.end && bias_hides_any(seen, range.end - range.begin)) {
     range.exact = false;
   }
   return range;

@@ -24,9 +24,9 @@ class FOVEA_API VisiblePairs {
   /// Writes 1 for each of the keys [first.key, first.key + count) that is visible, else 0.
   void fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const;
 
-  /// Returns a range of keys that contains all that are visible to the query of `row`, as
-  /// Mask::key_range() does; `exact` if it contains no others.
-  KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const;
+  /// Returns a range of the `count` keys starting at first.key that contains all that are visible
+  /// to the query, as Mask::key_range() does; `exact` if it contains no others.
+  KeyRange key_range(const ScorePosition& first, std::int64_t count) const;
   /// Returns the mask, which decides alone where the bias hides nothing.
   const Mask& mask() const { return options_.mask; }
   /// Returns whether a bias of -inf hides one of the keys [first.key, first.key + count).

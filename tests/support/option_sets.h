@@ -37,6 +37,15 @@ inline std::vector<OptionSet> option_sets(const ProblemShape& shape = kOptionSha
       bias.at<float>({q, k}) = -std::numeric_limits<float>::infinity();
     }
   }
+  // Runs of visible keys: the first three and those near the diagonal; none in some rows.
+  Tensor runs(DType::kBool, {shape.q_len, shape.kv_len});
+  Tensor bias_of_runs(DType::kFloat32, runs.shape());
+  for_each_index(runs.shape(), [&](const Index& at) {
+    const std::int64_t distance = at[0] * shape.kv_len / shape.q_len - at[1];
+    const bool sees = at[0] % 50 != 7 && (at[1] < 3 || (distance >= -20 && distance < 100));
+    runs.at<bool>(at) = sees;
+    bias_of_runs.at<float>(at) = sees ? 0.5f : -std::numeric_limits<float>::infinity();
+  });
   Tensor table = RandomState(5).randn({32, shape.q_heads});
   return {
       {"plain", {}},
@@ -45,7 +54,9 @@ inline std::vector<OptionSet> option_sets(const ProblemShape& shape = kOptionSha
       {"documents",
        {.mask = documents(query_ids, ids) & key_lengths({shape.kv_len, shape.kv_len * 10 / 21})}},
       {"dense", {.mask = dense(std::move(open)), .score = {.sinks = {0, 1, 2, 3, 4, 5}}}},
+      {"dense runs", {.mask = dense(std::move(runs))}},
       {"bias", {.score = {.bias = std::move(bias)}}},
+      {"bias of runs", {.score = {.bias = std::move(bias_of_runs)}}},
       {"table", {.mask = causal(), .score = {.relative = RelativeTable{std::move(table)}}}}};
 }
 

@@ -324,7 +324,9 @@ void Maps::finish() {
 void count_row(const VisiblePairs& pairs_seen, const ScorePosition& row, std::int64_t kv_len,
                std::span<const std::int64_t> begins, std::span<std::int64_t> pairs,
                std::vector<std::uint8_t>& visible) {
-  KeyRange range = pairs_seen.mask().key_range(row, kv_len);
+  ScorePosition from = row;
+  from.key = 0;
+  KeyRange range = pairs_seen.mask().key_range(from, kv_len);
   range.begin = std::max(range.begin, begins.front());
   range.end = std::min(range.end, begins.back());
   if (range.begin >= range.end) return;
@@ -334,7 +336,6 @@ void count_row(const VisiblePairs& pairs_seen, const ScorePosition& row, std::in
   };
   const std::size_t first = column_of(range.begin);
   const std::size_t last = column_of(range.end - 1);
-  ScorePosition from = row;
   from.key = range.begin;
   if (range.exact && !pairs_seen.bias_hides_any(from, range.end - range.begin)) {
     // Adds whole columns, then corrects both ends. Compilers vectorise the loop, which has no

@@ -88,7 +88,7 @@ class HeadPass {
       panel.first_query = first + q;
       panel.rows = std::min(kPanelLanes, rows_ - q);
       panel.vectors = Products::kWholePanels ? kPanelVectors : (panel.rows + kLanes - 1) / kLanes;
-      find_ranges(forward_.options->mask, head_.forward, panel);
+      find_ranges(forward_.options->mask, head_.forward, block_, block_ + count, panel);
     }
     stages_.begin(first, kQueries, block_, block_ + count);
     loaded_ = false;
@@ -129,8 +129,7 @@ class HeadPass {
     for (std::int64_t q = 0; q < rows_; q += kPanelLanes) {
       number_ = q / kPanelLanes;
       panel_ = &scratch_.forward.panels[number_];
-      segments = find_segments(forward_.options->mask, head_.forward, *panel_, block_ + stretch_,
-                               tiles, scratch_.forward);
+      segments = stages_.find_segments(*panel_, block_ + stretch_, tiles);
       if (segments == 0) continue;
       if (!loaded_) {
         load();
@@ -214,7 +213,7 @@ class HeadPass {
                                        derivative_ ? scratch_.derivative + lane : nullptr);
       }
       if (scratch_.forward.masked[k / kTileRows] != 0) {
-        stages_.template mask_tile<kVectors>(*panel_, k, lane);
+        stages_.template mask_tile<kVectors>(k, lane);
       }
       hide_lanes_without_row(k, lane + lanes);
       if (of_scores) products_.template weight_gradients<kVectors>(number_, k, lane);

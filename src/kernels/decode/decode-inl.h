@@ -48,6 +48,7 @@
 #include "kernels/simd/arena.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
+#include "kernels/tile/bias_numbers-inl.h"
 #include "kernels/tile/position_bias.h"
 #include "problem/query_factor.h"
 
@@ -346,6 +347,8 @@ class DecodePass {
 
   // ---- scores -----------------------------------------------------------------------------------
 
+  using One = hn::CappedTag<float, 1>;
+
   void run_stages(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
     const bool custom = score_.custom.tile != nullptr;
     const Floats d;
@@ -384,9 +387,14 @@ class DecodePass {
     const std::int64_t last_distance = at.query + at.offset - (first + count - 1);
     fill_position_bias(score_, at.head, setup_.q_heads, last_distance,
                        {scratch_.by_distance, static_cast<std::size_t>(count)});
-    for (std::int64_t k = 0; k < count; ++k) {
-      scores[k] = with_bias(scores[k], scratch_.by_distance[count - 1 - k]);
+    const float* const last = scratch_.by_distance + count - 1;
+    const Floats d;
+    std::int64_t k = 0;
+    for (; k + kLanes <= count; k += kLanes) {
+      const Vector biases = hn::Reverse(d, hn::LoadU(d, last - k - (kLanes - 1)));
+      hn::Store(with_bias(d, hn::Load(d, scores + k), biases), d, scores + k);
     }
+    for (; k < count; ++k) add_one_bias(scores[k], *(last - k));
   }
 
   void add_bias(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
@@ -394,13 +402,24 @@ class DecodePass {
     const BiasRows& rows = item_.bias;
     const std::int64_t at = rows.offset + row / item_.q_len * rows.head_stride +
                             row % item_.q_len * rows.query_stride + first * rows.key_stride;
-    const auto add = [&](const auto* numbers) {
-      for (std::int64_t k = 0; k < count; ++k) {
-        const float number = bias_number(numbers[at + k * rows.key_stride]);
-        const float scaled = number * static_cast<float>(kLog2E);
+    const auto add = [&](const auto* numbers) HWY_ATTR {
+      const Floats d;
+      const auto scaled = [](auto tag, auto number) HWY_ATTR {
+        const auto hidden = hn::Set(tag, kHidden);
+        const auto x = hn::Mul(number, hn::Set(tag, static_cast<float>(kLog2E)));
         // Only -inf masks; a finite bias does not, however low.
-        scores[k] =
-            with_bias(scores[k], number == kHidden ? kHidden : std::max(scaled, kLowestScore));
+        return hn::IfThenElse(hn::Eq(number, hidden), hidden, at_least_lowest(tag, x));
+      };
+      numbers += at;
+      std::int64_t k = 0;
+      for (; rows.key_stride == 1 && k + kLanes <= count; k += kLanes) {
+        const Vector biases = scaled(d, bias_numbers(numbers + k));
+        hn::Store(with_bias(d, hn::Load(d, scores + k), biases), d, scores + k);
+      }
+      const One one;
+      for (; k < count; ++k) {
+        const float number = bias_number(numbers[k * rows.key_stride]);
+        add_one_bias(scores[k], hn::GetLane(scaled(one, hn::Set(one, number))));
       }
     };
     if (bias.dtype() == DType::kFloat64) {
@@ -412,10 +431,19 @@ class DecodePass {
   }
   /// Returns score + bias. If either is -inf, the key is hidden, even if the other is NaN. The sum
   /// of two finite numbers is never -inf.
-  static float with_bias(float score, float bias) {
-    if (score == kHidden || bias == kHidden) return kHidden;
-    const float sum = score + bias;
-    return sum < kLowestScore ? kLowestScore : sum;
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V with_bias(D d, V score, V bias) {
+    const V hidden = hn::Set(d, kHidden);
+    const auto hides = hn::Or(hn::Eq(score, hidden), hn::Eq(bias, hidden));
+    return hn::IfThenElse(hides, hidden, at_least_lowest(d, hn::Add(score, bias)));
+  }
+  static HWY_INLINE void add_one_bias(float& score, float bias) {
+    const One one;
+    score = hn::GetLane(with_bias(one, hn::Set(one, score), hn::Set(one, bias)));
+  }
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V at_least_lowest(D d, V x) {
+    return fovea::HWY_NAMESPACE::simd_math::at_least(d, kLowestScore, x);
   }
 
   void apply_mask(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {

@@ -147,8 +147,7 @@ class ItemPass {
     const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
     const std::int64_t tiles = tiles_of(count);
     keys_.enter(block, count);
-    attend(p, block, tiles, find_segments(mask_, head_, scratch_.panels[p], block, tiles, scratch_),
-           false);
+    attend(p, block, tiles, stages_.find_segments(scratch_.panels[p], block, tiles), false);
   }
   /// Writes the results of a panel. The weights of the first `segments` segments are yet to be
   /// multiplied with the values.
@@ -164,7 +163,8 @@ class ItemPass {
     if (head_.context.data == nullptr) return;
     if constexpr (Keys::kMayWriteProduct) {
       if (segments > 0)
-        return keys_.write_product(panel, segments, [&] { prefetch_.fetch_for_values(); });
+        return keys_.write_product(panel, stages_.ranges(), segments,
+                                   [&] { prefetch_.fetch_for_values(); });
     }
     keys_.write_context(panel);
   }
@@ -182,7 +182,7 @@ class ItemPass {
     panel.vectors = Keys::kHasPipeline ? kPanelVectors : (rows + kLanes - 1) / kLanes;
     panel.loaded = panel.begun = panel.closed = false;
     panel.refused = 0;
-    find_ranges(mask_, head_, panel);
+    find_ranges(mask_, head_, 0, head_.kv_len, panel);
     if constexpr (Keys::kHasPipeline) {
       panel.whole_begin = pushes_ && panel.exact ? 0 : head_.kv_len;
       panel.whole_end = head_.kv_len;
@@ -245,7 +245,7 @@ class ItemPass {
       const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
       const std::int64_t tiles = tiles_of(count);
       last = block + count >= panel.keys_end;
-      const std::int64_t segments = find_segments(mask_, head_, panel, block, tiles, scratch_);
+      const std::int64_t segments = stages_.find_segments(panel, block, tiles);
       pushed = false;
       if (segments == 0) continue;
       if (keys_.enter(block, count)) {
@@ -412,7 +412,7 @@ class ItemPass {
       }
       if (!masked) continue;
       // The maximum is computed after the mask.
-      stages_.template mask_tile<kVectors>(panel, k, lane);
+      stages_.template mask_tile<kVectors>(k, lane);
       raise_maximum(scores, kVectors * kLanes, maximum + lane);
     }
   }
@@ -427,7 +427,7 @@ class ItemPass {
     keys_.template scores<kVectors>(panel, key, lane, scores, scratch_.ignored_maximum + lane);
     stages_.template run<kVectors>(panel, block, segment, key, nullptr, masked ? nullptr : maximum);
     if (masked) {
-      stages_.template mask_tile<kVectors>(panel, key, lane);
+      stages_.template mask_tile<kVectors>(key, lane);
       raise_maximum(scores, kVectors * kLanes, maximum);
     }
   }

@@ -21,11 +21,11 @@
 #include "fovea/tensor.h"
 
 #include "kernels/simd/simd-inl.h"
-#include "kernels/simd/storage-inl.h"
+#include "kernels/tile/bias_numbers-inl.h"
 #include "kernels/tile/pack-inl.h"
-#include "kernels/tile/position_bias.h"
 #include "kernels/tile/scratch.h"
 #include "kernels/tile/setup.h"
+#include "kernels/tile/trim-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -54,32 +54,6 @@ HWY_INLINE bool are_moderate(const float* numbers, std::int64_t count) {
   }
   return is_moderate(sum);
 }
-/// Loads one number of a bias per lane, converted as by bias_number().
-template <class T>
-HWY_INLINE Vector bias_numbers(const T* from) {
-  return load_floats(Floats(), from);
-}
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-/// Converts each number by itself: DemoteTo() of EMU128, the scalar target of newer versions of
-/// Highway, converts infinity to a finite number.
-HWY_INLINE Vector bias_numbers(const double* from) {
-  HWY_ALIGN float numbers[kLanes];
-  for (std::int64_t i = 0; i < kLanes; ++i) numbers[i] = bias_number(from[i]);
-  return hn::Load(Floats(), numbers);
-}
-#else
-HWY_INLINE Vector bias_numbers(const double* from) {
-  const hn::Half<Floats> half;
-  const hn::Rebind<double, hn::Half<Floats>> doubles;
-  const auto most = hn::Set(doubles, static_cast<double>(std::numeric_limits<float>::max()));
-  const auto load = [&](const double* at) HWY_ATTR {
-    const auto x = hn::LoadU(doubles, at);
-    const auto clamped = hn::CopySign(hn::Min(hn::Abs(x), most), x);
-    return hn::DemoteTo(half, hn::IfThenElse(hn::IsFinite(x), clamped, x));
-  };
-  return hn::Combine(Floats(), load(from + kLanes / 2), load(from));
-}
-#endif
 /// A source for transpose_4_rows(). Every loaded vector is also added to `sum`, which is then
 /// tested by is_moderate().
 template <class T>
@@ -118,6 +92,17 @@ class BiasTiles {
     return biases_of(group) + (key - first) * kPanelLanes;
   }
 
+  /// Removes tiles that the biases hide from both ends of the segments of a block (trim-inl.h).
+  /// Returns the number of segments left.
+  std::int64_t trim(const Panel& panel, std::int64_t block, Segment* segments,
+                    std::int64_t count) const {
+    with_biases(panel.first_query, block, [&](const auto* biases) {
+      const HiddenTiles hidden(biases, head_.bias, panel.rows, head_.kv_len - block);
+      count = hidden.trim(segments, count);
+    });
+    return count;
+  }
+
   /// Returns whether is_moderate() holds for all biases so far.
   bool are_moderate() const { return are_moderate_; }
 
@@ -132,6 +117,21 @@ class BiasTiles {
     std::int64_t rows = 0;
     std::int64_t loaded = 0;  // of the rows
   };
+
+  /// Calls visit(biases) with a pointer to those from (query, key) on, of their type.
+  template <class Visit>
+  void with_biases(std::int64_t query, std::int64_t key, const Visit& visit) const {
+    const BiasRows& place = head_.bias;
+    const std::int64_t at = place.offset + query * place.query_stride + key * place.key_stride;
+    const auto visit_from = [&](auto* type) {
+      visit(static_cast<decltype(type)>(bias_.data()) + at);
+    };
+    if (bias_.dtype() == DType::kFloat64) {
+      visit_from(static_cast<const double*>(nullptr));
+    } else {
+      with_element_type(bias_.dtype(), visit_from);
+    }
+  }
 
   float* biases_of(const Group& group) const {
     return scratch_.bias_tiles + (&group - groups_) * kBiasKeys * kPanelLanes;
@@ -154,21 +154,14 @@ class BiasTiles {
 
   /// Loads the rows of a group up to row `end`, and tests their biases.
   void load(Group& group, std::int64_t end) {
-    const auto load_from = [&](auto* type) {
-      const auto* from = static_cast<decltype(type)>(bias_.data()) + head_.bias.offset +
-                         group.query * head_.bias.query_stride + group.key * head_.bias.key_stride;
+    with_biases(group.query, group.key, [&](const auto* from) {
       if (head_.bias.key_stride == 1 && head_.bias.query_stride != 0 &&
           group.key + kBiasKeys <= head_.kv_len) {
         load_lines(from, group, end);
       } else {
         load_numbers(from, group);
       }
-    };
-    if (bias_.dtype() == DType::kFloat64) {
-      load_from(static_cast<const double*>(nullptr));
-    } else {
-      with_element_type(bias_.dtype(), load_from);
-    }
+    });
   }
 
   /// Loads all rows of a group, from a bias with any strides.

@@ -218,26 +218,33 @@ class KeyRows {
     return !panel.begun && count_ <= kKeysTogether;
   }
   /// Multiplies the weights of the panel's only block with the values, and writes the contexts
-  /// without an intermediate copy of the sums where possible.
+  /// without an intermediate copy of the sums where possible. `ranges` are those that the segments
+  /// were found by.
   template <class Fetch>
-  void write_product(const Panel& panel, std::int64_t segments, const Fetch& fetch) {
+  void write_product(const Panel& panel, const VectorRange* ranges, std::int64_t segments,
+                     const Fetch& fetch) {
     const bool direct = direct_ && panel.rows % kRowsMultiple == 0 && !doubtful_.any();
     WriteScaled sums{panel.context, width_, scratch_.factor, hn::Zero(Floats())};
     if (direct) {
       sums.to = head_.context.row_as<float>(panel.first_query);
       sums.stride = head_.context.stride;
     }
+    // Weights have been computed for whole tiles, and not outside the segments.
+    const Segment& last = scratch_.segments[segments - 1];
+    const std::int64_t first_key = scratch_.segments[0].first_key;
+    const std::int64_t end_key = last.first_key + last.keys;
     std::int64_t next = 0;
     for (std::int64_t v = 0; v < panel.vectors; v = next) {
-      const VectorRange& seen = panel.ranges[v];
+      const VectorRange& seen = ranges[v];
       const auto same = [&](const VectorRange& other) {
         return other.begin == seen.begin && other.end == seen.end;
       };
-      for (next = v + 1; next < panel.vectors && same(panel.ranges[next]);) ++next;
-      // Weights have been computed for whole tiles.
-      const std::int64_t begin = std::clamp<std::int64_t>(seen.begin - block_, 0, count_ - 1);
+      for (next = v + 1; next < panel.vectors && same(ranges[next]);) ++next;
+      const std::int64_t begin =
+          std::clamp<std::int64_t>(seen.begin - block_, first_key, count_ - 1);
       multiply_values(panel, v * kLanes, std::min(next * kLanes, panel.rows),
-                      begin / kTileRows * kTileRows, seen.end - block_, sums, fetch);
+                      begin / kTileRows * kTileRows, std::min(seen.end - block_, end_key), sums,
+                      fetch);
     }
     note_doubt(sums.doubt);
     if (direct) return;
@@ -306,7 +313,9 @@ class KeyRows {
     keys_end = std::min(keys_end, count_);
     std::int64_t key = first_key;
     do {
-      const std::int64_t last = std::min(key + kKeysTogether, keys_end);
+      // Groups begin at the same keys wherever the first key is, so that sums have the same bits.
+      const std::int64_t next = (key / kKeysTogether + 1) * kKeysTogether;
+      const std::int64_t last = std::min(next, keys_end);
       for (std::int64_t row = first_row; row < rows_end; row += kRowsTogether) {
         const std::int64_t rows = std::min(kRowsTogether, rows_end - row);
         // Under a causal mask, the first rows do not see the last keys.
@@ -319,7 +328,7 @@ class KeyRows {
             scratch_.weights + key * kPanelLanes, values_.row(key), values_.stride,
             std::max<std::int64_t>(seen - key, 0), sums);
       }
-      key += kKeysTogether;
+      key = next;
     } while (key < keys_end);
   }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keys visible to a panel, derived from the mask: ranges per row once per panel, then, for each
-// block, runs of tiles that are visible to the same vectors. Tiles that no row sees are skipped, as
-// are vectors without a row that sees the tile. Only tiles with a hidden key are marked for
-// masking.
+// The keys visible to a panel, derived from the mask: ranges per row, then, for each block, runs of
+// tiles that are visible to the same vectors. Tiles that no row sees are skipped, as are vectors
+// without a row that sees the tile. Only tiles with a hidden key are marked for masking.
 
 #if defined(FOVEA_KERNELS_TILE_SEGMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_SEGMENTS_INL_H_
@@ -22,29 +21,30 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Computes the range of visible keys of every row of a panel.
-inline void find_ranges(const Mask& mask, const ForwardHead& head, Panel& panel) {
+/// Computes the range of visible keys of every row of a panel, among the keys [begin, end).
+inline void find_ranges(const Mask& mask, const ForwardHead& head, std::int64_t begin,
+                        std::int64_t end, Panel& panel) {
   panel.exact = true;
   if (mask.allows_all()) {
-    std::fill_n(panel.key_begin, panel.vectors * kLanes, std::int64_t{0});
-    std::fill_n(panel.key_end, panel.vectors * kLanes, head.kv_len);
+    std::fill_n(panel.key_begin, panel.vectors * kLanes, begin);
+    std::fill_n(panel.key_end, panel.vectors * kLanes, end);
     std::fill(panel.ranges, panel.ranges + panel.vectors,
-              VectorRange{.begin = 0, .end = head.kv_len, .all_begin = 0, .all_end = head.kv_len});
-    panel.keys_begin = 0;
-    panel.keys_end = head.kv_len;
+              VectorRange{.begin = begin, .end = end, .all_begin = begin, .all_end = end});
+    panel.keys_begin = begin;
+    panel.keys_end = end;
     return;
   }
-  panel.keys_begin = head.kv_len;
-  panel.keys_end = 0;
+  panel.keys_begin = end;
+  panel.keys_end = begin;
   KeyRange ranges[kPanelLanes];
   const std::int64_t first = panel.first_query;
   head.for_each_head(first, first + panel.rows, [&](std::int64_t row, std::int64_t count) {
-    mask.key_ranges(head.place(row, 0), head.kv_len,
+    mask.key_ranges(head.place(row, begin), end - begin,
                     {ranges + (row - first), static_cast<std::size_t>(count)});
   });
   for (std::int64_t v = 0; v < panel.vectors; ++v) {
     VectorRange& seen = panel.ranges[v];
-    seen = {.begin = head.kv_len, .end = 0, .all_begin = 0, .all_end = head.kv_len};
+    seen = {.begin = end, .end = begin, .all_begin = begin, .all_end = end};
     for (std::int64_t lane = v * kLanes; lane < (v + 1) * kLanes; ++lane) {
       // Lanes without a row copy the range of the last row, which leaves [all_begin, all_end)
       // unchanged.
@@ -67,30 +67,18 @@ inline void find_ranges(const Mask& mask, const ForwardHead& head, Panel& panel)
   }
 }
 
-/// Splits the tiles of a block into segments that are visible to the same vectors of the panel, and
-/// marks the tiles that need the mask. Returns the number of segments, 0 if no key is visible.
-inline std::int64_t find_segments(const Mask& mask, const ForwardHead& head, const Panel& panel,
-                                  std::int64_t block, std::int64_t tiles, ForwardScratch& scratch) {
+/// Splits the tiles of a block into segments that are visible to the same vectors of the panel, by
+/// the panel's ranges, and marks the tiles that need the mask. Returns the number of segments, 0 if
+/// no key is visible.
+inline std::int64_t find_segments(const Panel& panel, std::int64_t block, std::int64_t tiles,
+                                  ForwardScratch& scratch) {
   const std::int64_t tiles_end = block + tiles * kTileRows;
-  const std::int64_t block_end = std::min(tiles_end, head.kv_len);
-  bool any = false;
-  bool all = true;
+  bool all = panel.exact;
   for (std::int64_t v = 0; v < panel.vectors; ++v) {
     const VectorRange& seen = panel.ranges[v];
-    any = any || (seen.begin < block_end && seen.end > block);
     all = all && seen.all_begin <= block && seen.all_end >= tiles_end;
   }
-  if (!any) return 0;
-  bool ranges_tell = panel.exact;
-  if (!panel.exact) {
-    const Visibility visibility =
-        head.heads > 1
-            ? Visibility::kSome
-            : mask.classify({head.place(panel.first_query, block), panel.rows, block_end - block});
-    if (visibility == Visibility::kNone) return 0;
-    ranges_tell = visibility == Visibility::kAll;
-  }
-  if (all && ranges_tell) {
+  if (all) {
     std::fill(scratch.masked, scratch.masked + tiles, std::uint8_t{0});
     scratch.segments[0] = {0, tiles * kTileRows, 0, panel.vectors, false};
     return 1;
@@ -108,7 +96,7 @@ inline std::int64_t find_segments(const Mask& mask, const ForwardHead& head, con
       last = v;
     }
     if (last < 0) continue;
-    bool masked = !ranges_tell;
+    bool masked = !panel.exact;
     for (std::int64_t v = first; v <= last; ++v) {
       masked = masked || panel.ranges[v].all_begin > from || panel.ranges[v].all_end < to;
     }

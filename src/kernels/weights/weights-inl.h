@@ -94,9 +94,8 @@ class WeightsPass {
     panel.first_query = first_query;
     panel.rows = rows;
     panel.vectors = (rows + kLanes - 1) / kLanes;
-    find_ranges(setup_.options->mask, head_, panel);
-    const std::int64_t segments =
-        find_segments(setup_.options->mask, head_, panel, block, tiles, scratch_.forward);
+    find_ranges(setup_.options->mask, head_, block, block + count, panel);
+    const std::int64_t segments = stages_.find_segments(panel, block, tiles);
     if (segments == 0) {
       if (item_.numbers != nullptr) write_hidden(block, count, first_query, rows);
       if (item_.cells != nullptr) {
@@ -152,7 +151,7 @@ class WeightsPass {
           scratch_.forward.scores + k * kPanelLanes + lane);
       if (stages_.any()) stages_.template run<kVectors>(panel, block, segment, k);
       if (scratch_.forward.masked[k / kTileRows] != 0) {
-        stages_.template mask_tile<kVectors>(panel, k, lane);
+        stages_.template mask_tile<kVectors>(k, lane);
       }
       if (item_.scores) {
         finish_scores<kVectors>(k, lane);

@@ -160,24 +160,24 @@ void check_against_each_score(const Mask& mask, const ScorePosition& item) {
   row.query = 0;
   mask.key_ranges(row, kBlockKeys, ranges);
   for (row.query = 0; row.query < kBlockQueries; ++row.query) {
+    row.key = 0;
     EXPECT_EQ(ranges[at(row.query)], mask.key_range(row, kBlockKeys)) << row.query;
     const auto& seen = truth.visible[at(row.query)];
-    for (std::int64_t kv_len = 0; kv_len <= kBlockKeys; ++kv_len) {
-      row.key = 77;  // must be ignored
-      const KeyRange range = mask.key_range(row, kv_len);
-      ASSERT_TRUE(0 <= range.begin && range.begin <= range.end && range.end <= kv_len);
-      if (range.begin == range.end) {
-        EXPECT_EQ(range, (KeyRange{0, 0, true}));
-      }
-      for (std::int64_t j = 0; j < kv_len; ++j) {
-        const bool inside = range.begin <= j && j < range.end;
-        EXPECT_TRUE(inside || !seen[at(j)]) << "query " << row.query << ", key " << j;
-        EXPECT_TRUE(!inside || !range.exact || seen[at(j)])
-            << "query " << row.query << ", key " << j;
-      }
-    }
-    for (row.key = 0; row.key < kBlockKeys; ++row.key) {
+    for (row.key = 0; row.key <= kBlockKeys; ++row.key) {
       for (std::int64_t count = 0; row.key + count <= kBlockKeys; ++count) {
+        const KeyRange range = mask.key_range(row, count);
+        if (range.begin == range.end) {
+          EXPECT_EQ(range, (KeyRange{0, 0, true}));
+        } else {
+          ASSERT_TRUE(row.key <= range.begin && range.begin < range.end &&
+                      range.end <= row.key + count);
+        }
+        for (std::int64_t j = row.key; j < row.key + count; ++j) {
+          const bool inside = range.begin <= j && j < range.end;
+          EXPECT_TRUE(inside || !seen[at(j)]) << "query " << row.query << ", key " << j;
+          EXPECT_TRUE(!inside || !range.exact || seen[at(j)])
+              << "query " << row.query << ", key " << j;
+        }
         std::array<std::uint8_t, kBlockKeys + 2> found;
         found.fill(9);
         mask.fill(row, count, &found[1]);
@@ -550,16 +550,56 @@ TEST(MaskBlocks, DenseMasksOfEveryBroadcastAndLayout) {
             ASSERT_EQ(mask.classify(block), expected) << to_string(shape);
             ++found[static_cast<std::size_t>(expected)];
             const bool repeats = rank == 0 || shape[rank - 1] == 1;
-            const KeyRange range = mask.key_range(block.first, full[3]);
-            ASSERT_EQ(range, (!repeats        ? KeyRange{0, full[3], false}
-                              : element(0, 0) ? KeyRange{0, full[3], true}
-                                              : KeyRange{}));
+            const std::int64_t first_key = block.first.key, end_key = first_key + block.keys;
+            KeyRange tight{end_key, first_key, true};
+            for (std::int64_t j = 0; j < block.keys; ++j) {
+              if (!element(0, j)) continue;
+              tight.begin = std::min(tight.begin, first_key + j);
+              tight.end = first_key + j + 1;
+            }
+            if (tight.begin >= tight.end) tight = KeyRange{};
+            for (std::int64_t j = tight.begin; j < tight.end; ++j) {
+              tight.exact = tight.exact && element(0, j - first_key);
+            }
+            const bool reads = repeats || layout.view.strides()[rank - 1] == 1;
+            ASSERT_EQ(mask.key_range(block.first, block.keys),
+                      (reads ? tight : KeyRange{first_key, end_key, false}));
           }
         }
       }
     }
   }
   for (const int count : found) EXPECT_GT(count, 400);
+}
+
+TEST(MaskBlocks, DenseRowsHaveTheRangeOfTheirVisibleKeys) {
+  // Longer than two of the runs of 64 elements that searches pass over.
+  const std::int64_t length = 150;
+  RandomState random(14);
+  int exact = 0;
+  for (int n = 0; n < 20'000; ++n) {
+    Tensor open(DType::kBool, {length});
+    const std::int64_t begin = random.randint(0, length), end = random.randint(begin, length + 1);
+    const std::int64_t gap = n % 2 == 0 ? -1 : random.randint(begin, end + 1);
+    const auto is_open = [&](std::int64_t j) { return begin <= j && j < end && j != gap; };
+    for (std::int64_t j = 0; j < length; ++j) open.at<bool>({j}) = is_open(j);
+    const std::int64_t first = random.randint(0, length);
+    const std::int64_t count = random.randint(0, length - first + 1);
+    KeyRange expected{length, 0, true};
+    std::int64_t seen = 0;
+    for (std::int64_t j = first; j < first + count; ++j) {
+      if (!is_open(j)) continue;
+      expected.begin = std::min(expected.begin, j);
+      expected.end = j + 1;
+      ++seen;
+    }
+    expected.exact = seen == expected.end - expected.begin;
+    if (seen == 0) expected = KeyRange{};
+    ASSERT_EQ(dense(open).key_range({0, 0, 0, first}, count), expected) << first << ", " << count;
+    exact += expected.exact ? 1 : 0;
+  }
+  EXPECT_GT(exact, 12'000);
+  EXPECT_LT(exact, 18'000);
 }
 
 TEST(MaskBlocks, DenseRowsDetectOneOddElementAnywhere) {

@@ -132,6 +132,32 @@ TEST_F(AttentionBackwardScore, BiasesOfOneKeyHeadAndSeveralBlocks) {
   }
 }
 
+/// Tiles at the ends of a block that biases of -inf hide are left out. The same pairs are hidden by
+/// a dense mask, whose rows have one run of visible keys, two, or none.
+TEST_F(AttentionBackwardScore, PairsInRunsHiddenByABiasOrAMask) {
+  for (const ProblemShape& shape : {kScoreShape, ProblemShape{1, 2, 1, 70, 600}}) {
+    const RandomProblem p = stored_problem(shape, 7, 5);
+    for (int kind = 0; kind < 4; ++kind) {
+      SCOPED_TRACE(kind);
+      Tensor bias = convert(RandomState(13).randn({shape.q_len, shape.kv_len}), DType::kFloat32);
+      const Tensor open_bias = bias;
+      Tensor open(DType::kBool, bias.shape());
+      for_each_index(bias.shape(), [&](const Index& at) {
+        const std::int64_t ahead = at[1] - at[0] * shape.kv_len / shape.q_len;
+        const bool sees = kind == 0   ? ahead <= 0
+                          : kind == 1 ? ahead > 20
+                          : kind == 2 ? at[1] < 2 || (ahead > -30 && ahead <= 0)
+                                      : at[0] % 20 != 3 && std::abs(ahead) < 12;
+        open.at<bool>(at) = sees;
+        if (!sees) set_value(bias, at, -kInfinity);
+      });
+      expect_exact_backward(p.inputs(), {.score = {.bias = bias}});
+      expect_exact_backward(p.inputs(), {.mask = dense(open), .score = {.bias = open_bias}});
+      expect_exact_backward(p.inputs(), {.mask = dense(open)});
+    }
+  }
+}
+
 TEST_F(AttentionBackwardScore, BiasesIn16BitsGiveTheBitsOfFloat32) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     SCOPED_TRACE(dtype_name(dtype));

@@ -44,6 +44,14 @@ Tensor random_ids(const Shape& shape, std::int64_t count, bool sorted, std::uint
   return ids;
 }
 
+/// Returns a mask of the pairs for which sees(query, key) holds.
+template <class Sees>
+Mask dense_of(const Sees& sees) {
+  Tensor open(DType::kBool, {kMaskShape.q_len, kMaskShape.kv_len});
+  for_each_index(open.shape(), [&](const Index& at) { open.at<bool>(at) = sees(at[0], at[1]); });
+  return dense(std::move(open));
+}
+
 struct Rule {
   std::string name;
   Mask mask;
@@ -75,6 +83,12 @@ std::vector<Rule> rules() {
       key_lengths({512}),
       dense(random_bools({kv_len}, 0.0, 9)),
       dense(random_bools({2, 1, 1, 1}, 1.0, 10)),
+      // Visible keys in one run, in two, and in many; a query without any between others.
+      dense_of([](std::int64_t q, std::int64_t k) { return k <= 10 * q; }),
+      dense_of([](std::int64_t q, std::int64_t k) { return k > 9 * q + 300 && k < 11 * q + 560; }),
+      dense_of([](std::int64_t q, std::int64_t k) { return k < 4 || (k >= 500 && k < 500 + q); }),
+      dense_of([](std::int64_t q, std::int64_t k) { return q != 20 && k / 30 % 3 == q / 9 % 3; }),
+      dense_of([](std::int64_t q, std::int64_t k) { return k >= 1090 && k < 1096 + q % 5; }),
   };
   std::vector<Rule> named;
   for (const Mask& mask : masks) {

@@ -423,6 +423,63 @@ TEST_F(AttentionNonfinite, BiasesOfARowChangeNoOtherRow) {
   }
 }
 
+/// Tiles at the ends of a block are left out if biases of -inf hide them from all rows of a panel.
+/// Rows that see them, and NaN in what no row sees, change no bit of other rows.
+TEST_F(AttentionNonfinite, BiasesThatHideTilesChangeNoOtherRow) {
+  const auto causal_bias = [](std::int64_t q, std::int64_t k, std::int64_t offset) {
+    return k <= q + offset;
+  };
+  const auto near = [](std::int64_t q, std::int64_t k, std::int64_t offset) {
+    return std::abs(q + offset - k) < 40;
+  };
+  const auto padded = [](std::int64_t, std::int64_t k, std::int64_t offset) {
+    return k >= offset / 3;
+  };
+  const auto check = [&](std::int64_t q_len, std::int64_t kv_len, DType type, const auto& sees) {
+    SCOPED_TRACE(testing::Message() << q_len << " queries, " << kv_len << " keys");
+    const ProblemShape shape{1, 2, 1, q_len, kv_len};
+    const RandomProblem problem = stored_problem(shape, kHeadDim, kValueDim);
+    Tensor bias(DType::kFloat64, {q_len, kv_len});
+    const std::int64_t odd = q_len / 2;  // a row that will see everything
+    std::vector<bool> hidden(static_cast<std::size_t>(kv_len), true);
+    for_each_index(bias.shape(), [&](const Index& at) {
+      const bool seen = sees(at[0], at[1], kv_len - q_len);
+      set_value(bias, at, seen ? 0.01 * static_cast<double>((at[0] + at[1]) % 7) : -kInfinity);
+      if (seen) hidden[static_cast<std::size_t>(at[1])] = false;
+    });
+    RandomProblem poisoned = problem;
+    for (std::int64_t key = 0; key < kv_len; ++key) {
+      if (!hidden[static_cast<std::size_t>(key)]) continue;
+      set_value(poisoned.key, {0, 0, key, 0}, kNan);
+      set_value(poisoned.value, {0, 0, key, 3}, kNan);
+    }
+    const AttentionOptions options{.score = {.bias = convert(bias, type)}};
+    const Forward clean = forward(problem.inputs(), options);
+    EXPECT_TRUE(same_bits(forward(poisoned.inputs(), options), clean));
+    expect_exact(problem.inputs(), options, some_rows(shape, 12, 5));
+
+    RowList others;
+    for (const reference::Row& row : all_rows(shape)) {
+      if (row.query != odd) others.push_back(row);
+    }
+    for (std::int64_t key = 0; key < kv_len; ++key) set_value(bias, {odd, key}, 0.5);
+    const Forward found = forward(problem.inputs(), {.score = {.bias = convert(bias, type)}});
+    if (!others.empty()) {
+      EXPECT_TRUE(same_bits(rows_of(found, others), rows_of(clean, others)));
+    }
+  };
+  for (const DType type : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
+    for (const std::int64_t q_len : {1, 2, 3, 8, 17, 33, 49, 96, 150}) {
+      for (const std::int64_t kv_len : {150, 210, 550}) {
+        if (type != DType::kFloat32 && kv_len != 210) continue;
+        check(q_len, kv_len, type, causal_bias);
+        check(q_len, kv_len, type, near);
+        check(q_len, kv_len, type, padded);
+      }
+    }
+  }
+}
+
 TEST_F(AttentionNonfinite, PositionBiasesOfADistanceChangeNoOtherRow) {
   // Buckets of one distance each, up to 255 keys before the query; only the last rows see those
   // beyond 200.
