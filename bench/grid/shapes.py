@@ -21,12 +21,15 @@ class Shape:
     kv_len: int
     dim: int
     causal: bool  # aligned at the last query and key
+    mask: str = ""  # one of MASKS, given as a tensor
+    form: str = ""  # of the mask: "boolean", or "bias" of 0 and -inf
 
     def title(self):
         heads = f"{self.q_heads}" if self.q_heads == self.kv_heads else f"{self.q_heads}/{self.kv_heads}"
         lengths = f"{self.q_len}" if self.q_len == self.kv_len else f"{self.q_len} on {self.kv_len}"
         causal = ", causal" if self.causal else ""
-        return f"batch {self.batch}, {heads} heads, N {lengths}, D {self.dim}{causal}"
+        mask = f", {self.mask} as a {self.form}" if self.mask else ""
+        return f"batch {self.batch}, {heads} heads, N {lengths}, D {self.dim}{causal}{mask}"
 
 
 def between(rng, least, most):
@@ -61,6 +64,18 @@ def short(rng):
     return Shape("short batches", batch, *heads, length, length, rng.choice(DIMS), rng.random() < 0.5)
 
 
+MASKS = ("causal mask", "padding", "causal mask with padding", "window")
+
+
+def masked(rng):
+    batch, heads, mask = between(rng, 1, 16), rng.choice(HEADS), rng.choice(MASKS)
+    keys = between(rng, 16, min(2048, 16384 // (batch * heads[0])))
+    # With one query on a cache, only padding hides something.
+    queries = 1 if mask == "padding" and rng.random() < 0.5 else keys
+    return Shape("mask tensors", batch, *heads, queries, keys, rng.choice(DIMS), False, mask,
+                 rng.choice(("boolean", "bias")))
+
+
 DRAW = {
     "full": square("full", False),
     "causal": square("causal", True),
@@ -68,6 +83,7 @@ DRAW = {
     "few queries": cached("few queries", 2, 64, 64, False),
     "chunk": cached("chunk", 64, 512, 512, True),
     "short batches": short,
+    "mask tensors": masked,
 }
 MEANING = {
     "full": "256 to 2,048 queries and keys",
@@ -76,6 +92,7 @@ MEANING = {
     "few queries": "2 to 64 queries on a cache",
     "chunk": "64 to 512 queries at the end of a cache, causal",
     "short batches": "16 to 200 tokens, 1 to 32 items, 1 to 32 heads",
+    "mask tensors": "16 to 2,048 tokens, or 1 query; causal, padded or a window, boolean or added",
 }
 
 

@@ -37,9 +37,13 @@ class Shapes(unittest.TestCase):
                 self.assertTrue(2 <= shape.q_len <= 64 and not shape.causal, shape)
             elif shape.kind == "chunk":
                 self.assertTrue(64 <= shape.q_len <= 512 <= shape.kv_len and shape.causal, shape)
+            elif shape.kind == "mask tensors":
+                self.assertTrue(16 <= shape.kv_len <= 2048 and shape.q_len in (1, shape.kv_len), shape)
+                self.assertTrue(shape.mask in shapes.MASKS and shape.form in ("boolean", "bias"), shape)
             else:
                 self.assertTrue(16 <= shape.q_len == shape.kv_len <= 200 and 1 <= shape.batch <= 32, shape)
-        self.assertEqual({shape.kind for shape in first(1, 6)}, set(shapes.DRAW))
+            self.assertEqual(shape.mask != "", shape.kind == "mask tensors", shape)
+        self.assertEqual({shape.kind for shape in first(1, 7)}, set(shapes.DRAW))
         self.assertEqual(set(shapes.MEANING), set(shapes.DRAW))
 
     def test_named_shapes_are_what_they_say(self):

@@ -34,6 +34,8 @@ class Fovea:
     def doors(self, shape, query, key, value, mask):
         sdpa, attention = self.fovea.scaled_dot_product_attention, self.fovea.attention
         options = {"mask": self.fovea.causal()} if shape.causal else {}
+        if shape.mask:
+            options = {"mask" if shape.form == "boolean" else "bias": mask["attn_mask"]}
         doors = {
             "sdpa": lambda: sdpa(query, key, value, **mask),
             "attention": lambda: attention(query, key, value, **options),
@@ -61,6 +63,27 @@ class Torch:
         return {"sdpa": lambda: sdpa(query, key, value, **mask)}
 
 
+def mask_tensor(shape, dtype):
+    """Returns the mask of a shape: boolean, True where visible, or a bias in the type of the tensors."""
+    import torch
+
+    lengths = torch.tensor([shape.kv_len - item * shape.kv_len // (2 * shape.batch) for item in range(shape.batch)])
+    keys = torch.arange(shape.kv_len)
+    distances = torch.arange(shape.q_len)[:, None] + (shape.kv_len - shape.q_len) - keys
+    visible = {
+        "causal mask": distances >= 0,
+        "padding": (keys < lengths[:, None])[:, None, None],
+        # Padding on the left, as in the batches that models continue. The first queries see themselves, because
+        # results without any visible key differ between libraries.
+        "causal mask with padding": ((keys >= shape.kv_len - lengths[:, None])[:, None, None] & (distances >= 0))
+        | (distances == 0),
+        "window": (distances >= 0) & (distances < 128),
+    }[shape.mask]
+    if shape.form == "boolean":
+        return visible
+    return torch.zeros(visible.shape, dtype=getattr(torch, dtype)).masked_fill(~visible, -math.inf)
+
+
 def inputs(shape, dtype, seed):
     """Returns query, key and value, and the arguments that scaled_dot_product_attention needs."""
     import torch
@@ -72,7 +95,9 @@ def inputs(shape, dtype, seed):
     arguments = {}
     if shape.q_heads != shape.kv_heads:
         arguments["enable_gqa"] = True
-    if shape.causal and shape.q_len == shape.kv_len:
+    if shape.mask:
+        arguments["attn_mask"] = mask_tensor(shape, dtype)
+    elif shape.causal and shape.q_len == shape.kv_len:
         arguments["is_causal"] = True
     elif shape.causal:
         # PyTorch aligns is_causal at the first query and key.

@@ -50,11 +50,14 @@ constexpr std::array<const char*, kArguments> kNames = {
 using Given = std::array<PyObject*, kArguments>;
 }  // namespace sdpa
 
-/// Returns the view with its leading dimensions broadcast to `batch`.
-TensorView expanded(const TensorView& view, const Shape& batch) {
+/// Broadcasts the leading dimensions of a view to `batch`.
+void expand(TensorView& view, const Shape& batch) {
+  const int missing = batch.rank() + 2 - view.rank();
+  bool fits = missing == 0;
+  for (int dim = 0; fits && dim < batch.rank(); ++dim) fits = view.extent(dim) == batch[dim];
+  if (fits) return;
   Shape shape = batch;
   Strides strides = batch;
-  const int missing = batch.rank() + 2 - view.rank();
   for (int dim = 0; dim < batch.rank(); ++dim) {
     const int own = dim - missing;
     strides[dim] = own < 0 || view.extent(own) == 1 ? 0 : view.strides()[own];
@@ -63,7 +66,7 @@ TensorView expanded(const TensorView& view, const Shape& batch) {
     shape.push_back(view.extent(dim));
     strides.push_back(view.strides()[dim]);
   }
-  return {view.data(), view.dtype(), shape, strides};
+  view = TensorView(view.data(), view.dtype(), shape, strides);
 }
 
 /// Returns the broadcast leading dimensions of all three, by the rule of NumPy and PyTorch.
@@ -108,6 +111,7 @@ Tensor repeated_heads(const TensorView& view, std::int64_t times) {
 /// Returns the part [batch, heads, length, dim] at index `number` of the dimensions `outer`.
 template <class View>
 View part_of(View view, std::int64_t number, const Shape& outer) {
+  if (outer.rank() == 0) return with_rank_4(view);
   std::int64_t left = number;
   std::array<std::int64_t, kMaxRank> at{};
   for (int dim = outer.rank() - 1; dim >= 0; --dim) {
@@ -225,9 +229,7 @@ class Attention {
   void arrange(bool grouped) {
     if (!grouped) {
       batch_ = common_batch(q_, k_, v_);
-      q_ = expanded(q_, batch_);
-      k_ = expanded(k_, batch_);
-      v_ = expanded(v_, batch_);
+      for (TensorView* const view : {&q_, &k_, &v_}) expand(*view, batch_);
       return;
     }
     // Heads are excluded from broadcasting.
@@ -237,15 +239,11 @@ class Attention {
       return TensorView(view.data(), view.dtype(), shape, view.strides());
     };
     const Shape batch = common_batch(without_heads(q_), without_heads(k_), without_heads(v_));
-    const auto with_own_heads = [&](const TensorView& view) {
-      Shape own = batch;
-      own[batch.rank() - 1] = view.extent(view.rank() - 3);
-      return expanded(view, own);
-    };
-    q_ = with_own_heads(q_);
-    k_ = with_own_heads(k_);
-    v_ = with_own_heads(v_);
     batch_ = batch;
+    for (TensorView* const view : {&q_, &k_, &v_}) {
+      batch_[batch.rank() - 1] = view->extent(view->rank() - 3);
+      expand(*view, batch_);
+    }
     batch_[batch.rank() - 1] = q_.extent(q_.rank() - 3);
   }
 

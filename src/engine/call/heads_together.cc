@@ -48,13 +48,6 @@ auto sum_over_parts(std::int64_t group, std::int64_t parts, const Of& of) {
   return sum;
 }
 
-/// Returns whether a score depends on nothing but the query, the key and the mask.
-bool scores_are_plain(const AttentionOptions& options) {
-  const ScoreOptions& score = options.score;
-  return !score.bias.defined() && !score.alibi && !score.relative && score.sinks.empty() &&
-         score.custom.tile == nullptr && options.dropout.probability == 0;
-}
-
 /// parts_of_heads() for heads that may be computed together.
 std::int64_t divide_heads(const Problem& problem, const SequenceSpan& span, std::int64_t vector) {
   const std::int64_t group = heads_of_a_key_head(problem.shape);
@@ -85,6 +78,12 @@ std::int64_t divide_heads(const Problem& problem, const SequenceSpan& span, std:
 }
 
 }  // namespace
+
+bool scores_are_plain(const AttentionOptions& options) {
+  const ScoreOptions& score = options.score;
+  return !score.bias.defined() && !score.alibi && !score.relative && score.sinks.empty() &&
+         score.custom.tile == nullptr && options.dropout.probability == 0;
+}
 
 kernels::ForwardSizes forward_sizes(const Problem& problem, const kernels::LensSetup& lenses) {
   kernels::choose_target();

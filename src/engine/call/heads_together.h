@@ -32,6 +32,10 @@ inline std::int64_t heads_of_a_key_head(const ProblemShape& shape) {
   return shape.kv_heads > 0 ? shape.q_heads / shape.kv_heads : 0;
 }
 
+/// Returns whether a score depends on nothing but the query, the key and the mask. Otherwise each
+/// head is computed alone.
+bool scores_are_plain(const AttentionOptions& options);
+
 /// Returns into how many parts the query heads of one key head are divided. An item has the heads
 /// of one part, which are computed together. Each head is a part of its own unless larger parts
 /// take clearly less time and leave enough items, or if scores depend on the head. `vector` is

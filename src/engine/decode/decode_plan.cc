@@ -55,6 +55,8 @@ constexpr std::int64_t kMinDecodedKeys = 64;
 // Decoding has less of it than tiles: it is faster for one row per key head, and for two rows that
 // fit in registers.
 constexpr std::int64_t kFewRowsOfKeyHead = 2;
+// The same where tiles compute the heads of a key head one by one, and decoding together.
+constexpr std::int64_t kFewQueriesOfLoneHeads = 3;
 // The number of keys whose products take about as long as the work per head.
 constexpr std::int64_t kKeysOfAHead = 32;
 
@@ -107,11 +109,13 @@ kernels::CacheRows Cache::rows(const TensorView& tensor, const SequenceSpan& spa
 bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
   if (span.q_len <= 0 || span.kv_len <= 0 || problem.shape.kv_heads == 0) return false;
   if (span.kv_len < kMinDecodedKeys && !multiplies_pairs(problem)) {
-    const std::int64_t rows = span.q_len * heads_of_a_key_head(problem.shape);
-    if (rows > kFewRowsOfKeyHead) return false;
+    const std::int64_t group = heads_of_a_key_head(problem.shape);
+    const bool alone = group > 1 && !scores_are_plain(problem.options);
+    const std::int64_t rows = span.q_len * group;
+    if (alone ? span.q_len > kFewQueriesOfLoneHeads : rows > kFewRowsOfKeyHead) return false;
     const std::int64_t vector = forward_sizes(problem).in_place_vector;
     const bool holds_two = vector >= kQuadLanes && problem.head_dim() <= vector * vector;
-    return vector > 0 && (rows == 1 || holds_two);
+    return vector > 0 && (alone || rows == 1 || holds_two);
   }
   return (span.q_len <= kAlwaysFewQueries || span.q_len <= few_queries(problem, span.kv_len)) &&
          !heads_fill_vectors(problem, span);

@@ -267,7 +267,7 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
   if (passes.decode && (passes.tiles || watched)) {
     engine::forward_in_passes(problem, passes, outputs);
   } else if (passes.decode) {
-    engine::decode(problem, engine::Cache(key, value), outputs, engine::Decoded::kFaster);
+    engine::decode(problem, engine::Cache(key, value), outputs, engine::Decoded::kAll);
   } else {
     engine::forward_in_tiles(problem, outputs);
   }

@@ -101,8 +101,9 @@ const ForwardFunctions& functions_for(const ForwardSetup& setup) {
 ForwardSizes forward_sizes(const ForwardSetup& setup) {
   const ForwardFunctions& functions = functions_for(setup);
   static const std::int64_t vector = HWY_DYNAMIC_DISPATCH(VectorLanes)();
+  static const std::int64_t lanes = panel_lanes();
   return {functions.panel_lanes,
-          functions.in_place ? panel_lanes() : functions.panel_lanes,
+          functions.in_place ? lanes : functions.panel_lanes,
           functions.in_place ? vector : 0,
           functions.number_bytes,
           functions.block_keys,

@@ -170,6 +170,27 @@ TEST(AttentionPasses, FewRowsOfAKeyHeadAreDecodedForFewKeys) {
   expect_decoded({2, 6, 2, 1, 40}, vector * vector, false);
 }
 
+/// Where scores depend on more than the query and the key, tiles compute each head alone, and up to
+/// three queries are decoded on few keys.
+TEST(AttentionPasses, FewQueriesOfLoneHeadsAreDecodedForFewKeys) {
+  if (is_stored_in_bfloat16()) GTEST_SKIP() << "other borders";
+  const Tensor bias = convert(RandomState(3).randn({2, 1, 1, 40}), DType::kFloat32);
+  const std::vector<ScoreOptions> scores{
+      {.bias = bias}, {.alibi = Alibi{}}, {.sinks = std::vector<double>(12, 0.1)}};
+  for (const ScoreOptions& score : scores) {
+    for (const std::int64_t queries : {1, 2, 3, 4}) {
+      const ProblemShape shape{2, 12, 2, queries, 40};
+      const RandomProblem p = stored_problem(shape, 40, 24);
+      const AttentionOptions options{.score = score};
+      const engine::Problem problem = engine::make_problem(p.query, p.key, p.value, options);
+      const SequenceSpan span = sequence_span(options, shape, 0);
+      const bool few = queries <= 3 && engine::forward_sizes(problem).in_place_vector > 0;
+      EXPECT_EQ(engine::has_few_queries(problem, span), few) << queries;
+      expect_exact(p.inputs(), options);
+    }
+  }
+}
+
 /// Packed sequences of one query each, with fewer and with more keys than 64.
 TEST(AttentionPasses, SequencesOfOneQueryMayHaveFewKeys) {
   expect_bits_of_separate_calls({{0, 1, 2, 3, 4}, {0, 1, 64, 129, 131}}, {1, 4, 4, 4, 131, 4}, 64);
