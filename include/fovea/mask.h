@@ -95,14 +95,13 @@ class FOVEA_API Mask {
   /// Returns a range of the `count` keys starting at first.key that contains every one of them that
   /// the query first.query sees. The empty range is [0, 0) and exact. The range is exact for
   /// causal, window, prefix and key_lengths, and for documents() if ids along these keys are
-  /// nondecreasing. dense() returns the range from the first to the last visible key, exact if it
-  /// has no gap, if its tensor is contiguous or broadcast along keys. Otherwise documents() and
-  /// dense() return all `count` keys, marked inexact. `&` intersects the ranges: exact if both are
-  /// exact or the intersection is empty. `|` returns the hull: exact if both are exact and leave no
-  /// gap, or if one range is exact and contains the other.
+  /// nondecreasing. If its tensor is contiguous or broadcast along keys, dense() returns the range
+  /// from the first to the last visible key, exact if no key between them is hidden. Otherwise
+  /// documents() and dense() return all `count` keys, marked inexact. `&` intersects the ranges:
+  /// exact if both are exact or the intersection is empty. `|` returns the hull: exact if both are
+  /// exact and leave no gap, or if one range is exact and contains the other.
   ///
-  /// Cost: O(1) per rule; documents() O(log count); dense() reads the keys up to the first visible
-  ///       one, from the last visible one, and between them up to a gap.
+  /// Cost: O(1) per rule; documents() O(log count); dense() O(count).
   KeyRange key_range(const ScorePosition& first, std::int64_t count) const;
   /// Sets each element of `ranges` to the key_range() of one of as many successive queries, the
   /// first of which is first.query.

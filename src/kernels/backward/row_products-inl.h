@@ -285,8 +285,11 @@ class RowProducts {
     const float* const pairs = kRowsArePairs ? scratch_.gradient_rows : scratch_.gradient_pairs;
     // The number of keys that fit in the L1 cache.
     constexpr std::int64_t kTogether = 96;
-    for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTogether) {
-      const std::int64_t keys = std::min(kTogether, segment.first_key + segment.keys - k);
+    const std::int64_t end = segment.first_key + segment.keys;
+    // Groups begin at the same keys wherever the segment begins, so that sums have the same bits.
+    for (std::int64_t k = segment.first_key, next = 0; k < end; k = next) {
+      next = std::min((k / kTogether + 1) * kTogether, end);
+      const std::int64_t keys = next - k;
       const std::int64_t step = steps<Arithmetic>(k);
       add_rows<Arithmetic, Layout<1, kPanelLanes>>(
           segment.vectors * kLanes, key_width_, pairs + step * kPanelLanes + lane,

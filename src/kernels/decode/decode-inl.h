@@ -245,15 +245,14 @@ class DecodePass {
   }
 
   void see_keys(std::int64_t row) {
-    KeyRange seen{0, item_.kv_len, true};
-    if (!mask_.allows_all()) seen = mask_.key_range(item_.place(row, 0), item_.kv_len);
+    const std::int64_t begin = item_.key_begin, end = item_.key_end;
+    KeyRange seen{begin, end, true};
+    if (!mask_.allows_all()) seen = mask_.key_range(item_.place(row, begin), end - begin);
     scratch_.ranges[row] = seen;
-    const std::int64_t first = std::max(seen.begin, item_.key_begin);
-    const std::int64_t last = std::min(seen.end, item_.key_end);
-    if (first >= last) return;
+    if (seen.begin >= seen.end) return;
     const bool is_first = keys_begin_ == keys_end_;
-    keys_begin_ = is_first ? first : std::min(keys_begin_, first);
-    keys_end_ = is_first ? last : std::max(keys_end_, last);
+    keys_begin_ = is_first ? seen.begin : std::min(keys_begin_, seen.begin);
+    keys_end_ = is_first ? seen.end : std::max(keys_end_, seen.end);
   }
 
   /// Computes the scores of `rows` and `count` keys, starting at key `first`. Scores of hidden keys
@@ -347,8 +346,6 @@ class DecodePass {
 
   // ---- scores -----------------------------------------------------------------------------------
 
-  using One = hn::CappedTag<float, 1>;
-
   void run_stages(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
     const bool custom = score_.custom.tile != nullptr;
     const Floats d;
@@ -429,6 +426,7 @@ class DecodePass {
                         [&](auto* type) { add(static_cast<decltype(type)>(bias.data())); });
     }
   }
+  using One = hn::CappedTag<float, 1>;  // numbers that fill no vector
   /// Returns score + bias. If either is -inf, the key is hidden, even if the other is NaN. The sum
   /// of two finite numbers is never -inf.
   template <class D, class V = hn::Vec<D>>

@@ -97,8 +97,8 @@ class BiasTiles {
   std::int64_t trim(const Panel& panel, std::int64_t block, Segment* segments,
                     std::int64_t count) const {
     with_biases(panel.first_query, block, [&](const auto* biases) {
-      const HiddenTiles hidden(biases, head_.bias, panel.rows, head_.kv_len - block);
-      count = hidden.trim(segments, count);
+      const TileTrimmer trimmer(biases, head_.bias, panel.rows, head_.kv_len - block);
+      count = trimmer.trim(segments, count);
     });
     return count;
   }
@@ -118,7 +118,7 @@ class BiasTiles {
     std::int64_t loaded = 0;  // of the rows
   };
 
-  /// Calls visit(biases) with a pointer to those from (query, key) on, of their type.
+  /// Calls visit() with a pointer to the bias of (query, key), of the biases' type.
   template <class Visit>
   void with_biases(std::int64_t query, std::int64_t key, const Visit& visit) const {
     const BiasRows& place = head_.bias;

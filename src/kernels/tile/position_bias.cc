@@ -44,7 +44,7 @@ void fill_position_bias(const ScoreOptions& score, std::int64_t head, std::int64
     return by_distance[static_cast<std::size_t>(distance - first_distance)];
   };
   const double slope = score.alibi ? -kLog2E * alibi_slope(*score.alibi, head, q_heads) : 0.0;
-  // Runs with a short index, whose conversion to double is a vector instruction on every CPU.
+  // Runs with a 32-bit index, because every CPU converts int32 to double with a vector instruction.
   constexpr std::int64_t kRun = 1024;
   for (std::int64_t begin = 0; begin < count; begin += kRun) {
     const auto distance = static_cast<double>(first_distance + begin);

@@ -58,7 +58,7 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
   segments = arena.take<Segment>(s.tiles);
   masked = arena.take<std::uint8_t>(s.tiles);
   visible = arena.take<std::uint8_t>(s.rows_of_mask ? s.lanes * s.block_keys : 0);
-  in_block = arena.take<Panel>(s.rows_of_mask ? 1 : 0);
+  panel_of_block = arena.take<Panel>(s.rows_of_mask ? 1 : 0);
   block_key_begin = arena.take<std::int64_t>(s.rows_of_mask ? s.lanes : 0);
   block_key_end = arena.take<std::int64_t>(s.rows_of_mask ? s.lanes : 0);
   const std::int64_t keys_with_values = s.value_dim > 0 ? s.block_keys : 0;

@@ -91,13 +91,14 @@ struct ForwardScratch {
   Segment* segments;        // [block_keys / tile_rows]
   std::uint8_t* masked;     // [block_keys / tile_rows]: tiles with a hidden key
   std::uint8_t* visible;    // [lanes][block_keys], for masks without exact ranges
-  Panel* in_block;          // a copy of a panel with its ranges in one block, for the same masks,
-  std::int64_t* block_key_begin;  // and the ranges of its rows, [lanes]
-  std::int64_t* block_key_end;
-  std::int32_t* doubtful;   // [block_keys], keys with a NaN or infinity in the value
-  float* doubtful_visible;  // [block_keys][lanes], 1 if the doubtful key is visible, else 0
-  std::uint8_t* blocks;     // a note on each of several packed blocks
-  std::uint32_t* unfit;     // the keys of each that the arithmetic does not take, one bit each
+  // For the same masks: a copy of a panel with the ranges of its rows within one block.
+  Panel* panel_of_block;
+  std::int64_t* block_key_begin;  // [lanes]
+  std::int64_t* block_key_end;    // [lanes]
+  std::int32_t* doubtful;         // [block_keys], keys with a NaN or infinity in the value
+  float* doubtful_visible;        // [block_keys][lanes], 1 if the doubtful key is visible, else 0
+  std::uint8_t* blocks;           // a note on each of several packed blocks
+  std::uint32_t* unfit;  // the keys of each that the arithmetic does not take, one bit each
   std::int64_t value_tile_stride;
 
   /// Lays out the parts from `base`, which must be aligned to 64 bytes. If `base` is null, only the

@@ -68,11 +68,10 @@ class ScoreStages {
     untested_positions_ = count;
   }
 
-  /// Finds the segments of a block (segments-inl.h). Tiles at its ends that biases of -inf hide
-  /// from all rows do not belong to them; between others they do, so that sums are divided as
-  /// without the biases.
+  /// Finds the segments of a block (segments-inl.h), without the tiles that trim-inl.h removes.
+  /// Returns their number.
   std::int64_t find_segments(const Panel& panel, std::int64_t block, std::int64_t tiles) {
-    seen_ = &panel;
+    ranged_ = &panel;
     if (!panel.exact) {
       const std::int64_t end = std::min(block + tiles * kTileRows, head_.kv_len);
       const Visibility visibility =
@@ -81,18 +80,18 @@ class ScoreStages {
               : mask_.classify({head_.place(panel.first_query, block), panel.rows, end - block});
       if (visibility == Visibility::kNone) return 0;
       // Within a block, ranges may be exact even if those of whole rows are not.
-      Panel& in_block = *scratch_.in_block;
-      in_block = panel;
-      in_block.key_begin = scratch_.block_key_begin;
-      in_block.key_end = scratch_.block_key_end;
-      find_ranges(visibility == Visibility::kAll ? Mask() : mask_, head_, block, end, in_block);
-      seen_ = &in_block;
+      Panel& part = *scratch_.panel_of_block;
+      part = panel;
+      part.key_begin = scratch_.block_key_begin;
+      part.key_end = scratch_.block_key_end;
+      find_ranges(visibility == Visibility::kAll ? Mask() : mask_, head_, block, end, part);
+      ranged_ = &part;
     }
-    const std::int64_t found = HWY_NAMESPACE::find_segments(*seen_, block, tiles, scratch_);
+    const std::int64_t found = HWY_NAMESPACE::find_segments(*ranged_, block, tiles, scratch_);
     return score_.bias.defined() ? bias_.trim(panel, block, scratch_.segments, found) : found;
   }
   /// Returns the ranges of the panel's vectors that the last segments were found by.
-  const VectorRange* ranges() const { return seen_->ranges; }
+  const VectorRange* ranges() const { return ranged_->ranges; }
 
   /// Returns whether any stage is active. If none is active, run() may be skipped.
   bool any() const {
@@ -172,14 +171,14 @@ class ScoreStages {
 
   /// Prepares the visible keys of a segment's rows for mask_tile().
   void prepare_mask(const Panel& panel, std::int64_t block, const Segment& segment) {
-    if (!seen_->exact) return fill_visible(panel, block, segment);
+    if (!ranged_->exact) return fill_visible(panel, block, segment);
     const auto within = [&](std::int64_t key) {
       return static_cast<std::int32_t>(std::clamp<std::int64_t>(key - block, 0, setup_.block_keys));
     };
     const std::int64_t lane = segment.first_vector * kLanes;
     for (std::int64_t i = lane; i < lane + segment.vectors * kLanes; ++i) {
-      scratch_.key_begin[i] = within(seen_->key_begin[i]);
-      scratch_.key_end[i] = within(seen_->key_end[i]);
+      scratch_.key_begin[i] = within(ranged_->key_begin[i]);
+      scratch_.key_end[i] = within(ranged_->key_end[i]);
     }
   }
 
@@ -187,7 +186,7 @@ class ScoreStages {
   HWY_NOINLINE void mask_tile(std::int64_t key, std::int64_t lane) {
     constexpr std::int64_t lanes = kVectors * kLanes;
     float* scores = scratch_.scores + key * kPanelLanes + lane;
-    if (seen_->exact) {
+    if (ranged_->exact) {
       mask_tile_by_range(scores, lanes, static_cast<std::int32_t>(key), scratch_.key_begin + lane,
                          scratch_.key_end + lane);
     } else {
@@ -256,7 +255,7 @@ class ScoreStages {
   std::int64_t first_distance_ = 0;  // the distance of the first entry in the position bias table
   std::int64_t untested_positions_ = 0;  // of the table of position biases
   bool positions_are_moderate_ = true;   // those tested so far
-  const Panel* seen_ = nullptr;          // with the ranges that the last segments were found by
+  const Panel* ranged_ = nullptr;        // with the ranges that the last segments were found by
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tiles at the ends of a block that a dense bias of -inf hides from all rows of a panel. They are
-// not computed, so an additive causal mask costs half as much. Tiles between others are computed,
-// so that sums are divided as without the biases and the biases of a row change no other row.
+// not computed, so an additive causal mask costs half as much. Hidden tiles between others are
+// computed, so that numbers are added in the same order whatever the biases of other rows are.
 
 #if defined(FOVEA_KERNELS_TILE_TRIM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_TRIM_INL_H_
@@ -23,12 +23,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// The biases of a panel's rows for the keys of one block.
+/// Removes hidden tiles from the segments of a panel and a block, if the biases of a row or of a
+/// key are contiguous. Testing others could take longer than their tiles.
 template <class T>
-class HiddenTiles {
+class TileTrimmer {
  public:
-  /// `biases` points to that of the first row and key. Keys from number `keys` on do not exist.
-  HiddenTiles(const T* biases, const BiasRows& place, std::int64_t rows, std::int64_t keys)
+  /// `biases` points to the bias of the panel's first row and the block's first key. `keys` is the
+  /// number of keys from there to the end of the sequence.
+  TileTrimmer(const T* biases, const BiasRows& place, std::int64_t rows, std::int64_t keys)
       : biases_(biases),
         row_stride_(place.query_stride),
         key_stride_(place.key_stride),
@@ -37,6 +39,7 @@ class HiddenTiles {
 
   /// Removes hidden tiles from both ends of the segments. Returns the number of segments left.
   std::int64_t trim(Segment* segments, std::int64_t count) const {
+    if (key_stride_ != 1 && row_stride_ != 1) return count;
     for (; count > 0; --count) {
       trim_end(segments[count - 1]);
       if (segments[count - 1].keys > 0) break;
@@ -55,6 +58,9 @@ class HiddenTiles {
   static constexpr std::int64_t kStep = kTileRows > 16 ? kTileRows : 16;
   static_assert(kStep % kTileRows == 0);
 
+  /// Whether the biases of a row are contiguous; otherwise those of a key are.
+  bool row_by_row() const { return key_stride_ == 1; }
+
   // Usually the last row sees the most of the last keys and the first row of the first ones, as
   // under a causal mask or a sliding window. Other rows are then tested for hidden keys alone.
 
@@ -62,10 +68,10 @@ class HiddenTiles {
     const std::int64_t begin = segment.first_key, end = begin + segment.keys;
     const std::int64_t first_row = segment.first_vector * kLanes;
     std::int64_t seen_end = begin;
-    for (std::int64_t r = rows_end(segment); r-- > first_row && seen_end < end;) {
+    for (std::int64_t r = lines_end(segment); r-- > first_row && seen_end < end;) {
       const auto step = [&](std::int64_t key) { return std::max(key - kStep, seen_end); };
       std::int64_t key = end;
-      while (key > seen_end && hides(r, step(key), key)) key = step(key);
+      while (key > seen_end && hides(segment, r, step(key), key)) key = step(key);
       seen_end = key;
     }
     segment.keys = seen_end - begin;
@@ -73,38 +79,52 @@ class HiddenTiles {
 
   void trim_begin(Segment& segment) const {
     const std::int64_t begin = segment.first_key, end = begin + segment.keys;
-    const std::int64_t rows_end = this->rows_end(segment);
+    const std::int64_t lines_end = this->lines_end(segment);
     std::int64_t seen_begin = end;
-    for (std::int64_t r = segment.first_vector * kLanes; r < rows_end && seen_begin > begin; ++r) {
+    for (std::int64_t r = segment.first_vector * kLanes; r < lines_end && seen_begin > begin; ++r) {
       const auto step = [&](std::int64_t key) { return std::min(key + kStep, seen_begin); };
       std::int64_t key = begin;
-      while (key < seen_begin && hides(r, key, step(key))) key = step(key);
+      while (key < seen_begin && hides(segment, r, key, step(key))) key = step(key);
       seen_begin = key;
     }
     segment.first_key = seen_begin;
     segment.keys = end - seen_begin;
   }
 
-  /// Returns the end of a segment's rows whose biases differ.
   std::int64_t rows_end(const Segment& segment) const {
-    const std::int64_t first = segment.first_vector * kLanes;
-    return row_stride_ == 0 ? first + 1 : std::min(first + segment.vectors * kLanes, rows_);
+    return std::min((segment.first_vector + segment.vectors) * kLanes, rows_);
+  }
+  /// Returns the end of the rows to call hides() for: one row if its answer holds for all.
+  std::int64_t lines_end(const Segment& segment) const {
+    const bool one = row_stride_ == 0 || !row_by_row();
+    return one ? segment.first_vector * kLanes + 1 : rows_end(segment);
   }
 
-  /// Returns whether the biases of a row are -inf for all keys of [begin, end).
-  HWY_INLINE bool hides(std::int64_t row, std::int64_t begin, std::int64_t end) const {
-    const Floats d;
-    const T* const biases = biases_ + row * row_stride_;
+  /// Returns whether the biases for all keys of [begin, end) are -inf, of row `row` or, unless
+  /// row_by_row(), of all rows of the segment from `row` on.
+  HWY_INLINE bool hides(const Segment& segment, std::int64_t row, std::int64_t begin,
+                        std::int64_t end) const {
     end = std::min(end, keys_);
-    std::int64_t k = begin;
-    if (key_stride_ == 1) {
-      for (; k + kLanes <= end; k += kLanes) {
-        const auto hidden = hn::Eq(bias_numbers(biases + k), hn::Set(d, kMinusInfinity));
-        if (!hn::AllTrue(d, hidden)) return false;
-      }
+    const T* const biases = biases_ + row * row_stride_;
+    if (row_by_row()) return are_hidden(biases + begin, end - begin);
+    const std::int64_t rows = rows_end(segment) - row;
+    for (std::int64_t k = begin; k < end; ++k) {
+      if (!are_hidden(biases + k * key_stride_, rows)) return false;
+      if (key_stride_ == 0) break;
     }
-    for (; k < end; ++k) {
-      if (bias_number(biases[k * key_stride_]) != kMinusInfinity) return false;
+    return true;
+  }
+
+  /// Returns whether `count` adjacent numbers are -inf.
+  static HWY_INLINE bool are_hidden(const T* numbers, std::int64_t count) {
+    const Floats d;
+    std::int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      const auto hidden = hn::Eq(bias_numbers(numbers + i), hn::Set(d, kMinusInfinity));
+      if (!hn::AllTrue(d, hidden)) return false;
+    }
+    for (; i < count; ++i) {
+      if (bias_number(numbers[i]) != kMinusInfinity) return false;
     }
     return true;
   }

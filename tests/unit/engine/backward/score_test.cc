@@ -158,6 +158,33 @@ TEST_F(AttentionBackwardScore, PairsInRunsHiddenByABiasOrAMask) {
   }
 }
 
+/// Query gradients of a row do not depend on which tiles the biases of other rows hide.
+TEST_F(AttentionBackwardScore, BiasesOfARowChangeNoOtherQueryGradient) {
+  for (const ProblemShape& shape :
+       {ProblemShape{1, 2, 1, 64, 200}, ProblemShape{1, 2, 2, 100, 300}}) {
+    const RandomProblem p = stored_problem(shape, 64, 16);
+    const ResultLoss loss = random_loss(p.inputs());
+    for (const std::int64_t ahead : {-60, 0, 10, 90}) {
+      SCOPED_TRACE(ahead);
+      Tensor bias(DType::kFloat32, {shape.q_len, shape.kv_len});
+      for_each_index(bias.shape(), [&](const Index& at) {
+        const std::int64_t distance = at[1] - at[0] * shape.kv_len / shape.q_len;
+        if (distance <= ahead) set_value(bias, at, -kInfinity);
+      });
+      const reference::Gradients before =
+          backward(p.inputs(), {.score = {.bias = Tensor(bias)}}, loss);
+      const std::int64_t odd = 25;
+      for (std::int64_t key = 0; key < shape.kv_len; ++key) set_value(bias, {odd, key}, 0.5);
+      const reference::Gradients after = backward(p.inputs(), {.score = {.bias = bias}}, loss);
+      std::int64_t changed = 0;
+      for_each_index(before.query.shape(), [&](const Index& at) {
+        if (at[2] != odd) changed += before.query.value(at) == after.query.value(at) ? 0 : 1;
+      });
+      EXPECT_EQ(changed, 0);
+    }
+  }
+}
+
 TEST_F(AttentionBackwardScore, BiasesIn16BitsGiveTheBitsOfFloat32) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     SCOPED_TRACE(dtype_name(dtype));

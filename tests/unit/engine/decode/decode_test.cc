@@ -233,6 +233,40 @@ TEST(AttentionDecode, EveryOption) {
   }
 }
 
+/// Biases are added by vectors and, after the last vector or with strides, one by one.
+TEST(AttentionDecode, BiasesHideEveryKeyOfAVectorAndOfItsRemainder) {
+  const ProblemShape shape{1, 4, 2, 2, 41};
+  const RandomProblem clean = in_type(DType::kFloat32, shape, 24, 21);
+  for (const DType type : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
+    SCOPED_TRACE(dtype_name(type));
+    for (std::int64_t hidden = 0; hidden < shape.kv_len; ++hidden) {
+      Tensor bias = RandomState(8).randn({shape.q_len, shape.kv_len});
+      for (std::int64_t q = 0; q < shape.q_len; ++q) set_value(bias, {q, hidden}, -HUGE_VAL);
+      set_value(bias, {0, (hidden + 1) % shape.kv_len}, -1e38);  // finite, but of weight 0
+      bias = convert(bias, type == DType::kFloat16 ? DType::kFloat32 : type);
+      if (type == DType::kFloat16) bias = convert(bias, DType::kFloat16);
+      RandomProblem poisoned = clean;
+      for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
+        for (std::int64_t c = 0; c < 24; ++c) {
+          set_value(poisoned.key, {0, head, hidden, c}, std::nan(""));
+        }
+        set_value(poisoned.value, {0, head, hidden, 7}, HUGE_VAL);
+      }
+      const Forward expected = decode(clean.inputs(), {.score = {.bias = Tensor(bias)}});
+      EXPECT_TRUE(
+          same_bits(decode(poisoned.inputs(), {.score = {.bias = Tensor(bias)}}), expected));
+      Tensor wide(bias.dtype(), {shape.q_len, 2 * shape.kv_len});
+      for_each_index(bias.shape(), [&](const Index& at) {
+        set_value(wide, {at[0], 2 * at[1]}, bias.value(at));
+      });
+      const TensorView strided(wide.view().data(), bias.dtype(), bias.shape(),
+                               {2 * shape.kv_len, 2});
+      EXPECT_TRUE(same_bits(decode(clean.inputs(), {.score = {.bias = strided}}), expected));
+      if (hidden % 8 == 3) expect_decode_exact(clean.inputs(), {.score = {.bias = Tensor(bias)}});
+    }
+  }
+}
+
 TEST(AttentionDecode, AnyNumberOfThreadsGivesTheSameBits) {
   const ProblemShape shape{2, 4, 2, 2, 9000};
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {

@@ -426,7 +426,7 @@ TEST_F(AttentionNonfinite, BiasesOfARowChangeNoOtherRow) {
 /// Tiles at the ends of a block are left out if biases of -inf hide them from all rows of a panel.
 /// Rows that see them, and NaN in what no row sees, change no bit of other rows.
 TEST_F(AttentionNonfinite, BiasesThatHideTilesChangeNoOtherRow) {
-  const auto causal_bias = [](std::int64_t q, std::int64_t k, std::int64_t offset) {
+  const auto before = [](std::int64_t q, std::int64_t k, std::int64_t offset) {
     return k <= q + offset;
   };
   const auto near = [](std::int64_t q, std::int64_t k, std::int64_t offset) {
@@ -472,7 +472,7 @@ TEST_F(AttentionNonfinite, BiasesThatHideTilesChangeNoOtherRow) {
     for (const std::int64_t q_len : {1, 2, 3, 8, 17, 33, 49, 96, 150}) {
       for (const std::int64_t kv_len : {150, 210, 550}) {
         if (type != DType::kFloat32 && kv_len != 210) continue;
-        check(q_len, kv_len, type, causal_bias);
+        check(q_len, kv_len, type, before);
         check(q_len, kv_len, type, near);
         check(q_len, kv_len, type, padded);
       }

@@ -130,6 +130,40 @@ TEST_F(AttentionBiasLayout, AnyStridesGiveTheSameBits) {
   }
 }
 
+/// Tiles of -inf are left out only if the biases of a row or of a key are contiguous.
+TEST_F(AttentionBiasLayout, HiddenTilesOfAnyStridesGiveTheSameBits) {
+  const std::int64_t q_len = kScoreShape.q_len, kv_len = kScoreShape.kv_len;
+  const Shape shape{q_len, kv_len};
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+    const auto hidden_where = [&](const Shape& extents, const auto& hides) {
+      Tensor bias = random_bias(extents, dtype, 57);
+      for_each_index(extents, [&](const Index& at) {
+        if (hides(at)) set_value(bias, at, -kInfinity);
+      });
+      return bias;
+    };
+    for (const std::int64_t near : {std::int64_t{0}, kv_len / 2}) {
+      const auto hides = [&](std::int64_t q, std::int64_t k) {
+        const std::int64_t ahead = k - q * kv_len / q_len;
+        return ahead > 0 || ahead < -near;
+      };
+      const Tensor rows = hidden_where(shape, [&](const Index& at) { return hides(at[0], at[1]); });
+      same_as_contiguous(rows.view());
+      const Tensor columns =
+          hidden_where({kv_len, q_len}, [&](const Index& at) { return hides(at[1], at[0]); });
+      same_as_contiguous(columns.view().transposed(0, 1));
+      const Tensor sparse = hidden_where({q_len, 2 * kv_len},
+                                         [&](const Index& at) { return hides(at[0], at[1] / 2); });
+      same_as_contiguous({sparse.view().data(), dtype, shape, {2 * kv_len, 2}});
+    }
+    const Tensor of_keys =
+        hidden_where({kv_len}, [&](const Index& at) { return at[0] < 20 || at[0] > kv_len - 40; });
+    same_as_contiguous({of_keys.view().data(), dtype, shape, {0, 1}});
+    const Tensor of_queries = hidden_where({q_len, 1}, [](const Index& at) { return at[0] != 5; });
+    same_as_contiguous({of_queries.view().data(), dtype, shape, {1, 0}});
+  }
+}
+
 TEST_F(AttentionBiasLayout, FiniteFloat64NumbersStayFinite) {
   Tensor bias = random_bias({kScoreShape.q_len, kScoreShape.kv_len}, DType::kFloat64, 55);
   Tensor clamped(DType::kFloat32, bias.shape());
