@@ -55,7 +55,8 @@ constexpr std::int64_t kMinDecodedKeys = 64;
 // Decoding has less of it than tiles: it is faster for one row per key head, and for two rows that
 // fit in registers.
 constexpr std::int64_t kFewRowsOfKeyHead = 2;
-// The same where tiles compute the heads of a key head one by one, and decoding together.
+// Where tiles compute each head of a key head alone, decoding, which computes them together, is
+// faster for up to this many queries.
 constexpr std::int64_t kFewQueriesOfLoneHeads = 3;
 // The number of keys whose products take about as long as the work per head.
 constexpr std::int64_t kKeysOfAHead = 32;

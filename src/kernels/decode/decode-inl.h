@@ -419,14 +419,10 @@ class DecodePass {
         add_one_bias(scores[k], hn::GetLane(scaled(one, hn::Set(one, number))));
       }
     };
-    if (bias.dtype() == DType::kFloat64) {
-      add(static_cast<const double*>(bias.data()));
-    } else {
-      with_element_type(bias.dtype(),
-                        [&](auto* type) { add(static_cast<decltype(type)>(bias.data())); });
-    }
+    with_bias_type(bias.dtype(),
+                   [&](auto* type) { add(static_cast<decltype(type)>(bias.data())); });
   }
-  using One = hn::CappedTag<float, 1>;  // numbers that fill no vector
+  using One = hn::CappedTag<float, 1>;  // for keys that do not fill a vector
   /// Returns score + bias. If either is -inf, the key is hidden, even if the other is NaN. The sum
   /// of two finite numbers is never -inf.
   template <class D, class V = hn::Vec<D>>

@@ -123,14 +123,8 @@ class BiasTiles {
   void with_biases(std::int64_t query, std::int64_t key, const Visit& visit) const {
     const BiasRows& place = head_.bias;
     const std::int64_t at = place.offset + query * place.query_stride + key * place.key_stride;
-    const auto visit_from = [&](auto* type) {
-      visit(static_cast<decltype(type)>(bias_.data()) + at);
-    };
-    if (bias_.dtype() == DType::kFloat64) {
-      visit_from(static_cast<const double*>(nullptr));
-    } else {
-      with_element_type(bias_.dtype(), visit_from);
-    }
+    with_bias_type(bias_.dtype(),
+                   [&](auto* type) { visit(static_cast<decltype(type)>(bias_.data()) + at); });
   }
 
   float* biases_of(const Group& group) const {

@@ -15,11 +15,23 @@
 #include <limits>
 #include <type_traits>
 
+#include "fovea/tensor.h"
+
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
+
+/// Calls act(pointer) with a null pointer to the element type of a dense bias.
+template <class Act>
+HWY_INLINE void with_bias_type(DType dtype, const Act& act) {
+  if (dtype == DType::kFloat64) {
+    act(static_cast<const double*>(nullptr));
+  } else {
+    with_element_type(dtype, act);
+  }
+}
 
 /// Returns a number of a dense bias as float32. Only -inf masks, so finite numbers stay finite.
 template <class T>

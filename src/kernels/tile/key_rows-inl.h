@@ -218,8 +218,7 @@ class KeyRows {
     return !panel.begun && count_ <= kKeysTogether;
   }
   /// Multiplies the weights of the panel's only block with the values, and writes the contexts
-  /// without an intermediate copy of the sums where possible. `ranges` are those that the segments
-  /// were found by.
+  /// without an intermediate copy of the sums where possible. `ranges` are ScoreStages::ranges().
   template <class Fetch>
   void write_product(const Panel& panel, const VectorRange* ranges, std::int64_t segments,
                      const Fetch& fetch) {

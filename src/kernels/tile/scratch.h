@@ -91,7 +91,7 @@ struct ForwardScratch {
   Segment* segments;        // [block_keys / tile_rows]
   std::uint8_t* masked;     // [block_keys / tile_rows]: tiles with a hidden key
   std::uint8_t* visible;    // [lanes][block_keys], for masks without exact ranges
-  // For the same masks: a copy of a panel with the ranges of its rows within one block.
+  // For masks without exact ranges, a copy of a panel whose ranges are those within one block.
   Panel* panel_of_block;
   std::int64_t* block_key_begin;  // [lanes]
   std::int64_t* block_key_end;    // [lanes]

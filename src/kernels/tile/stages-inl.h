@@ -90,7 +90,7 @@ class ScoreStages {
     const std::int64_t found = HWY_NAMESPACE::find_segments(*ranged_, block, tiles, scratch_);
     return score_.bias.defined() ? bias_.trim(panel, block, scratch_.segments, found) : found;
   }
-  /// Returns the ranges of the panel's vectors that the last segments were found by.
+  /// Returns the ranges that find_segments() last used, one per vector of the panel.
   const VectorRange* ranges() const { return ranged_->ranges; }
 
   /// Returns whether any stage is active. If none is active, run() may be skipped.
@@ -255,7 +255,7 @@ class ScoreStages {
   std::int64_t first_distance_ = 0;  // the distance of the first entry in the position bias table
   std::int64_t untested_positions_ = 0;  // of the table of position biases
   bool positions_are_moderate_ = true;   // those tested so far
-  const Panel* ranged_ = nullptr;        // with the ranges that the last segments were found by
+  const Panel* ranged_ = nullptr;        // whose ranges find_segments() last used
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

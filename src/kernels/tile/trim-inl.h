@@ -23,8 +23,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Removes hidden tiles from the segments of a panel and a block, if the biases of a row or of a
-/// key are contiguous. Testing others could take longer than their tiles.
+/// Removes hidden tiles from the segments of a panel and a block. Removes none unless the biases of
+/// a row or of a key are contiguous, because other layouts take too long to test.
 template <class T>
 class TileTrimmer {
  public:
@@ -61,8 +61,8 @@ class TileTrimmer {
   /// Whether the biases of a row are contiguous; otherwise those of a key are.
   bool row_by_row() const { return key_stride_ == 1; }
 
-  // Usually the last row sees the most of the last keys and the first row of the first ones, as
-  // under a causal mask or a sliding window. Other rows are then tested for hidden keys alone.
+  // Rows are tested from the one that usually sees most: at the end of the keys the last row, at
+  // the begin the first row. A key that one row sees is not tested for the others.
 
   void trim_end(Segment& segment) const {
     const std::int64_t begin = segment.first_key, end = begin + segment.keys;
@@ -100,8 +100,8 @@ class TileTrimmer {
     return one ? segment.first_vector * kLanes + 1 : rows_end(segment);
   }
 
-  /// Returns whether the biases for all keys of [begin, end) are -inf, of row `row` or, unless
-  /// row_by_row(), of all rows of the segment from `row` on.
+  /// Returns whether all biases of the keys [begin, end) are -inf: those of row `row` if
+  /// row_by_row(), otherwise those of all rows of the segment.
   HWY_INLINE bool hides(const Segment& segment, std::int64_t row, std::int64_t begin,
                         std::int64_t end) const {
     end = std::min(end, keys_);
