@@ -207,7 +207,7 @@ bool Array::read_numpy(PyObject* source, const ArrayRequest& request) {
 }
 
 bool Array::read_dlpack(const ArrayRequest& request) {
-  if (nb::dlpack::dltensor tensor; exchanged(source_, tensor)) {
+  if (nb::dlpack::dltensor tensor; exchanged(source_, request.without_gradient, tensor)) {
     framework_ = Framework::kTorch;
     read_tensor(tensor, false, request);
     return true;
@@ -261,7 +261,7 @@ bool Array::read_dlpack(const ArrayRequest& request) {
       if (!PyErr_ExceptionMatches(PyExc_Exception)) nb::raise_python_error();
       nb::python_error error;  // clears the error, because the calls below must not start with one
       if (is_tensor_of_torch(source_)) {
-        if (!is_false(source_, "requires_grad", false)) {
+        if (requires_gradient(source_)) {
           raise_value_error(
               "{}: expected a tensor without a gradient, got one that requires one; "
               "fovea.torch.attention() takes such, and {}.detach() requires none",
@@ -272,7 +272,7 @@ bool Array::read_dlpack(const ArrayRequest& request) {
           raise_type_error("{}: expected a tensor of layout torch.strided, got one of {}",
                            request.name, layout);
         }
-        if (is_false(source_, "is_quantized", false) && is_false(source_, "is_nested", false)) {
+        if (is_false(source_, "is_quantized") && is_false(source_, "is_nested")) {
           error.restore();
           refuse_without_values();
         }
@@ -306,7 +306,7 @@ bool Array::read_dlpack(const ArrayRequest& request) {
   if (is_instance(source_, "torch", "Tensor")) {
     framework_ = Framework::kTorch;
     know_torch();
-    if (!is_false(source_, "is_neg", true)) {
+    if (is_negated(source_)) {
       raise_value_error(
           "{}: expected a tensor that is stored as it reads, got one with a lazy "
           "negation; {}.resolve_neg() has none",

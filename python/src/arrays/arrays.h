@@ -34,6 +34,8 @@ struct ArrayRequest {
   bool contiguous_rows = false;
   /// Requires a writable array, which is never copied.
   bool writable = false;
+  /// The caller knows that a torch tensor requires no gradient.
+  bool without_gradient = false;
 };
 
 /// An array as a tensor of the same rank. Owns the resources behind the view, except the array

@@ -103,11 +103,26 @@ void know_torch() {
   torch_of_arrays.exchange = exchange_of(torch_of_arrays.tensor);
 }
 
-bool is_false(PyObject* object, const char* name, bool method) {
-  const nb::object value = nb::steal(method ? PyObject_CallMethod(object, name, nullptr)
-                                            : PyObject_GetAttrString(object, name));
+bool is_false(PyObject* object, const char* name) {
+  const nb::object value = nb::steal(PyObject_GetAttrString(object, name));
   if (!value.is_valid()) PyErr_Clear();
   return value.ptr() == Py_False;
+}
+
+// The names below are kept, because making them anew takes as long as the lookup.
+
+bool requires_gradient(PyObject* tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+  const nb::object value = nb::steal(PyObject_GetAttr(tensor, name));
+  if (!value.is_valid()) PyErr_Clear();
+  return value.ptr() != Py_False;
+}
+
+bool is_negated(PyObject* tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("is_neg");
+  const nb::object value = nb::steal(PyObject_CallMethodNoArgs(tensor, name));
+  if (!value.is_valid()) PyErr_Clear();
+  return value.ptr() != Py_False;
 }
 
 std::string text_of(PyObject* object, const char* name) {
@@ -122,10 +137,10 @@ bool torch_is_known() { return torch_of_arrays.tensor != nullptr; }
 
 const Exchange* torch_exchange() { return torch_of_arrays.exchange; }
 
-bool exchanged(PyObject* source, nb::dlpack::dltensor& tensor) {
+bool exchanged(PyObject* source, bool without_gradient, nb::dlpack::dltensor& tensor) {
   const Exchange* const exchange = torch_of_arrays.exchange;
   if (exchange == nullptr || Py_TYPE(source) != torch_of_arrays.tensor) return false;
-  if (!is_false(source, "requires_grad", false) || !is_false(source, "is_neg", true)) return false;
+  if ((!without_gradient && requires_gradient(source)) || is_negated(source)) return false;
   if (exchange->tensor_of(source, &tensor) == 0) return true;
   PyErr_Clear();
   return false;

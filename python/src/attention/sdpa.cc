@@ -122,12 +122,13 @@ View part_of(View view, std::int64_t number, const Shape& outer) {
   return with_rank_4(view);
 }
 
+/// Attention without gradients: torch tensors must require none.
 class Attention {
  public:
   explicit Attention(const sdpa::Given& given)
-      : query_(given[sdpa::kQuery], {.name = "query", .contiguous_rows = true}),
-        key_(given[sdpa::kKey], {.name = "key", .contiguous_rows = true}),
-        value_(given[sdpa::kValue], {.name = "value", .contiguous_rows = true}) {
+      : query_(given[sdpa::kQuery], request("query")),
+        key_(given[sdpa::kKey], request("key")),
+        value_(given[sdpa::kValue], request("value")) {
     check_tensors();
     if (given[sdpa::kDropoutP] != nullptr) {
       dropout_ = probability_of(given[sdpa::kDropoutP], "dropout_p");
@@ -177,6 +178,10 @@ class Attention {
   }
 
  private:
+  static ArrayRequest request(const char* name) {
+    return {.name = name, .contiguous_rows = true, .without_gradient = true};
+  }
+
   void check_tensors() const {
     for (const auto& [array, name] :
          {std::pair{&query_, "query"}, {&key_, "key"}, {&value_, "value"}}) {
@@ -248,7 +253,9 @@ class Attention {
   }
 
   void read_mask(PyObject* given) {
-    mask_.emplace(given, ArrayRequest{.name = "attn_mask", .elements = Elements::kBoolsOrFloats});
+    mask_.emplace(given, ArrayRequest{.name = "attn_mask",
+                                      .elements = Elements::kBoolsOrFloats,
+                                      .without_gradient = true});
     const DType dtype = mask_->dtype();
     if (dtype != DType::kBool && dtype != DType::kFloat32 && dtype != q_.dtype()) {
       raise_value_error("attn_mask: expected bool, float32 or query's {}, got {}",
@@ -310,18 +317,15 @@ sdpa::Given bound(PyObject* const* arguments, Py_ssize_t count, PyObject* keywor
   return given;
 }
 
-bool requires_gradient(PyObject* object) {
-  if (object == nullptr || PyArray_CheckExact(object) || !is_tensor_of_torch(object)) return false;
-  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
-  const nb::object requires_grad = nb::steal(PyObject_GetAttr(object, name));
-  if (!requires_grad.is_valid()) nb::raise_python_error();
-  return requires_grad.ptr() == Py_True;
+bool needs_torch(PyObject* object) {
+  return object != nullptr && !PyArray_CheckExact(object) && is_tensor_of_torch(object) &&
+         requires_gradient(object);
 }
 
 PyObject* call_sdpa(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return guarded([&]() -> PyObject* {
     const sdpa::Given given = bound(arguments, count, keywords);
-    if (std::any_of(given.begin(), given.begin() + sdpa::kDropoutP, requires_gradient)) {
+    if (std::any_of(given.begin(), given.begin() + sdpa::kDropoutP, needs_torch)) {
       const nb::object function =
           nb::module_::import_("fovea.torch").attr("_scaled_dot_product_attention");
       PyObject* const result =
