@@ -56,39 +56,29 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
   const double sink = sinks.empty() ? -kInfinity : sinks[static_cast<std::size_t>(at[1])] / kLn2;
   maximum = std::max(maximum, sink);
   const bool empty = std::isinf(maximum) && maximum < 0.0;
-  const auto factor = [&](std::int64_t p) {
-    return std::exp2(scaled_maximum(part(p), row) - maximum);
-  };
-  double sum = empty ? 0.0 : std::exp2(sink - maximum);
-  for (std::int64_t p = 0; p < plan.parts(); ++p) {
-    if (part(p).sum[row] != 0.0f) sum += factor(p) * static_cast<double>(part(p).sum[row]);
+  constexpr std::int64_t kFewParts = 16;
+  kernels::WeightedRow few[kFewParts];
+  std::vector<kernels::WeightedRow> many(
+      plan.parts() > kFewParts ? static_cast<std::size_t>(plan.parts()) : 0);
+  kernels::WeightedRow* const rows = many.empty() ? few : many.data();
+  std::int64_t count = 0;
+  const std::int64_t dim = plan.setup().value_dim;
+  double sum = empty || sinks.empty() ? 0.0 : std::exp2(sink - maximum);
+  for (std::int64_t p = 0; p < plan.parts() && !empty; ++p) {
+    const kernels::DecodePart from = part(p);
+    if (from.sum[row] == 0.0f) continue;
+    const double below = scaled_maximum(from, row) - maximum;
+    const double factor = below == 0.0 ? 1.0 : std::exp2(below);
+    sum += factor * static_cast<double>(from.sum[row]);
+    rows[count++] = {factor, from.context + row * dim};
   }
   if (outputs.lse.defined()) {
     set_value(outputs.lse, at, empty ? -kInfinity : maximum * kLn2 + std::log(sum));
   }
   if (!outputs.context.defined()) return;
+  for (std::int64_t n = 0; n < count; ++n) rows[n].weight /= sum;
   const kernels::OutputRows context = rows_of(outputs.context, at[0], at[1], at[2]);
-  const std::int64_t dim = plan.setup().value_dim;
-  // Columns are processed in batches, so that the share of a part is computed once per batch.
-  constexpr std::int64_t kColumns = 128;
-  double sums[kColumns];
-  for (std::int64_t first = 0; first < dim; first += kColumns) {
-    const std::int64_t columns = std::min(kColumns, dim - first);
-    std::fill_n(sums, columns, 0.0);
-    for (std::int64_t p = 0; p < plan.parts() && !empty; ++p) {
-      if (part(p).sum[row] == 0.0f) continue;
-      const double share = factor(p) / sum;
-      const float* const from = part(p).context + row * dim + first;
-      for (std::int64_t c = 0; c < columns; ++c) sums[c] += share * static_cast<double>(from[c]);
-    }
-    // Contexts of 16-bit types are rounded twice, via float32, because direct conversion takes
-    // longer.
-    float rounded[kColumns];
-    const bool is_float = context.dtype == DType::kFloat32;
-    float* const to = is_float ? context.row_as<float>(0) + first : rounded;
-    for (std::int64_t c = 0; c < columns; ++c) to[c] = static_cast<float>(sums[c]);
-    if (!is_float) kernels::write_row(rounded, columns, context.dtype, context.at(first));
-  }
+  kernels::write_sum(rows, count, dim, context.dtype, context.row(0));
 }
 
 /// Returns the number of queries of the longest sequence or batch item.

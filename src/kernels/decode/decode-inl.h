@@ -38,19 +38,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
-#include <numbers>
 
 #include "fovea/simd_math-inl.h"
 
 #include "kernels/decode/decode.h"
+#include "kernels/decode/row_stages-inl.h"
 #include "kernels/decode/rows-inl.h"
-#include "kernels/simd/arena.h"
+#include "kernels/decode/scratch-inl.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
-#include "kernels/tile/bias_numbers-inl.h"
-#include "kernels/tile/position_bias.h"
-#include "problem/query_factor.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -98,40 +94,6 @@ struct FloatRows {
   }
 };
 
-/// Layout of one thread's scratch memory.
-struct DecodeScratch {
-  float* queries;         // [rows][query_stride]
-  float* scores;          // [heads][up to kDecodeRowsTogether][chunk_keys], later the weights
-  float* context;         // [rows][context_stride]
-  float* maximum;         // [rows], running maximum of scores times log2(e)
-  float* sum;             // [rows]
-  KeyRange* ranges;       // [rows], visible keys
-  float* by_distance;     // [chunk_keys], position biases
-  std::uint8_t* visible;  // [chunk_keys]
-  std::int64_t query_stride, context_stride;
-
-  template <class Arithmetic>
-  std::size_t lay_out(std::byte* base, const DecodeSetup& setup) {
-    const std::int64_t rows = setup.most_rows();
-    const ScoreOptions& score = setup.options->score;
-    const bool position_bias = score.alibi.has_value() || score.relative.has_value();
-    query_stride = Arithmetic::query_size(setup.head_dim);
-    context_stride = Arithmetic::context_size(setup.value_dim);
-    Arena arena(base);
-    queries = arena.take<float>(rows * query_stride);
-    scores = arena.take<float>(setup.most_heads *
-                               std::min(kDecodeRowsTogether, setup.most_rows_of_head()) *
-                               setup.chunk_keys);
-    context = arena.take<float>(rows * context_stride);
-    maximum = arena.take<float>(rows);
-    sum = arena.take<float>(rows);
-    ranges = arena.take<KeyRange>(rows);
-    by_distance = arena.take<float>(position_bias ? setup.chunk_keys : 0);
-    visible = arena.take<std::uint8_t>(setup.options->mask.allows_all() ? 0 : setup.chunk_keys);
-    return arena.used();
-  }
-};
-
 /// Rows [first, first + count) of the query rows of each key head. The scores of these rows are
 /// laid out as [heads][count]; a slot is a row's index in that layout.
 struct RowsOfHeads {
@@ -150,10 +112,10 @@ class DecodePass {
   DecodePass(const DecodeSetup& setup, const DecodeItem& item, std::byte* scratch)
       : setup_(setup),
         item_(item),
-        score_(setup.options->score),
         mask_(setup.options->mask),
         rows_of_head_(item.rows_of_head(setup.group)),
-        rows_(item.heads * rows_of_head_) {
+        rows_(item.heads * rows_of_head_),
+        stages_(setup, item, scratch_) {
     scratch_.template lay_out<Arithmetic>(scratch, setup);
   }
 
@@ -217,8 +179,6 @@ class DecodePass {
     return scratch_.context + row * scratch_.context_stride;
   }
 
-  float query_factor() const { return fovea::query_factor(score_, setup_.scale); }
-
   /// Returns Run::ahead for keys or values of `dim` elements, or 0 for the loops without
   /// prefetching: for one or two rows, cached keys, and short runs of a paged cache, which are
   /// prefetched as a whole (next_run.h).
@@ -231,7 +191,7 @@ class DecodePass {
   }
 
   void begin() {
-    const float factor = Arithmetic::kScalesQueries ? query_factor() : 1.0f;
+    const float factor = Arithmetic::kScalesQueries ? stages_.query_factor() : 1.0f;
     std::fill_n(scratch_.queries, rows_ * scratch_.query_stride, 0.0f);
     std::fill_n(scratch_.context, rows_ * scratch_.context_stride, 0.0f);
     for (std::int64_t row = 0; row < rows_; ++row) {
@@ -281,8 +241,7 @@ class DecodePass {
           });
     });
     for_each_row(rows, [&](std::int64_t row, float* scores) {
-      run_stages(scores, row, first, count);
-      apply_mask(scores, row, first, count);
+      stages_.run(scores, row, first, count, !Arithmetic::kScalesQueries);
     });
   }
 
@@ -342,116 +301,6 @@ class DecodePass {
       if (!hn::AllFalse(d, hn::Eq(hn::LoadU(d, weights + k), hidden))) return true;
     }
     return k < count && std::find(weights + k, weights + count, kHidden) != weights + count;
-  }
-
-  // ---- scores -----------------------------------------------------------------------------------
-
-  void run_stages(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
-    const bool custom = score_.custom.tile != nullptr;
-    const Floats d;
-    if (!Arithmetic::kScalesQueries) {
-      const Vector scale = hn::Set(d, query_factor());
-      for (std::int64_t k = 0; k < count; k += kLanes) {  // the buffer holds whole vectors
-        hn::Store(hn::Mul(scale, hn::Load(d, scores + k)), d, scores + k);
-      }
-    }
-    if (score_.softcap > 0) {
-      const double factor = score_.softcap * (custom ? 1.0 : kLog2E);
-      const fovea::HWY_NAMESPACE::simd_math::Tanh<Floats> tanh(d, static_cast<float>(factor));
-      for (std::int64_t k = 0; k < count; k += kLanes) {
-        Vector x = hn::Load(d, scores + k);
-        tanh.template apply<1>(&x, &x);
-        hn::Store(x, d, scores + k);
-      }
-    }
-    if (custom) {
-      score_.custom.tile(score_.custom.state.get(), {.scores = scores,
-                                                     .stride = 1,
-                                                     .keys = count,
-                                                     .lanes = 1,
-                                                     .first = item_.place(row, first),
-                                                     .factor = static_cast<float>(kLog2E)});
-    }
-    if (score_.alibi.has_value() || score_.relative.has_value()) {
-      add_position_bias(scores, row, first, count);
-    }
-    if (score_.bias.defined()) add_bias(scores, row, first, count);
-  }
-
-  void add_position_bias(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
-    const ScorePosition at = item_.place(row, first);
-    // Distances decrease with the key index, so by_distance is read backwards.
-    const std::int64_t last_distance = at.query + at.offset - (first + count - 1);
-    fill_position_bias(score_, at.head, setup_.q_heads, last_distance,
-                       {scratch_.by_distance, static_cast<std::size_t>(count)});
-    const float* const last = scratch_.by_distance + count - 1;
-    const Floats d;
-    std::int64_t k = 0;
-    for (; k + kLanes <= count; k += kLanes) {
-      const Vector biases = hn::Reverse(d, hn::LoadU(d, last - k - (kLanes - 1)));
-      hn::Store(with_bias(d, hn::Load(d, scores + k), biases), d, scores + k);
-    }
-    for (; k < count; ++k) add_one_bias(scores[k], *(last - k));
-  }
-
-  void add_bias(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
-    const TensorView& bias = score_.bias;
-    const BiasRows& rows = item_.bias;
-    const std::int64_t at = rows.offset + row / item_.q_len * rows.head_stride +
-                            row % item_.q_len * rows.query_stride + first * rows.key_stride;
-    const auto add = [&](const auto* numbers) HWY_ATTR {
-      const Floats d;
-      const auto scaled = [](auto tag, auto number) HWY_ATTR {
-        const auto hidden = hn::Set(tag, kHidden);
-        const auto x = hn::Mul(number, hn::Set(tag, static_cast<float>(kLog2E)));
-        // Only -inf masks; a finite bias does not, however low.
-        return hn::IfThenElse(hn::Eq(number, hidden), hidden, at_least_lowest(tag, x));
-      };
-      numbers += at;
-      std::int64_t k = 0;
-      for (; rows.key_stride == 1 && k + kLanes <= count; k += kLanes) {
-        const Vector biases = scaled(d, bias_numbers(numbers + k));
-        hn::Store(with_bias(d, hn::Load(d, scores + k), biases), d, scores + k);
-      }
-      const One one;
-      for (; k < count; ++k) {
-        const float number = bias_number(numbers[k * rows.key_stride]);
-        add_one_bias(scores[k], hn::GetLane(scaled(one, hn::Set(one, number))));
-      }
-    };
-    with_bias_type(bias.dtype(),
-                   [&](auto* type) { add(static_cast<decltype(type)>(bias.data())); });
-  }
-  using One = hn::CappedTag<float, 1>;  // for keys that do not fill a vector
-  /// Returns score + bias. If either is -inf, the key is hidden, even if the other is NaN. The sum
-  /// of two finite numbers is never -inf.
-  template <class D, class V = hn::Vec<D>>
-  static HWY_INLINE V with_bias(D d, V score, V bias) {
-    const V hidden = hn::Set(d, kHidden);
-    const auto hides = hn::Or(hn::Eq(score, hidden), hn::Eq(bias, hidden));
-    return hn::IfThenElse(hides, hidden, at_least_lowest(d, hn::Add(score, bias)));
-  }
-  static HWY_INLINE void add_one_bias(float& score, float bias) {
-    const One one;
-    score = hn::GetLane(with_bias(one, hn::Set(one, score), hn::Set(one, bias)));
-  }
-  template <class D, class V = hn::Vec<D>>
-  static HWY_INLINE V at_least_lowest(D d, V x) {
-    return fovea::HWY_NAMESPACE::simd_math::at_least(d, kLowestScore, x);
-  }
-
-  void apply_mask(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
-    if (mask_.allows_all()) return;
-    const KeyRange& seen = scratch_.ranges[row];
-    const std::int64_t begin = std::clamp<std::int64_t>(seen.begin - first, 0, count);
-    const std::int64_t end = std::clamp<std::int64_t>(seen.end - first, begin, count);
-    std::fill(scores, scores + begin, kHidden);
-    std::fill(scores + end, scores + count, kHidden);
-    if (seen.exact || begin == end) return;
-    mask_.fill(item_.place(row, first + begin), end - begin, scratch_.visible);
-    for (std::int64_t k = begin; k < end; ++k) {
-      if (scratch_.visible[k - begin] == 0) scores[k] = kHidden;
-    }
   }
 
   // ---- softmax ----------------------------------------------------------------------------------
@@ -597,17 +446,14 @@ class DecodePass {
 
   // 4, 16 and 32 KB ahead are slower on Zen 5, and so are shorter runs (docs/benchmarks.md).
   static constexpr std::int64_t kAheadBytes = 8 << 10, kMinRunBytes = 16 << 10;
-  static constexpr double kLog2E = std::numbers::log2e_v<double>;
-  static constexpr float kLowestScore = std::numeric_limits<float>::lowest();
-  static constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
   const DecodeSetup& setup_;
   const DecodeItem& item_;
-  const ScoreOptions& score_;
   const Mask& mask_;
   const std::int64_t rows_of_head_;
   const std::int64_t rows_;
   DecodeScratch scratch_;
+  const RowStages stages_;
   // Range that contains all keys of the item that are visible to any row.
   std::int64_t keys_begin_ = item_.key_begin;
   std::int64_t keys_end_ = item_.key_begin;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rounding of float32 numbers to the type of a tensor, for code outside the kernels.
+// Rows of float32 numbers, rounded to the type of a tensor, for code outside the kernels.
 
 #pragma once
 
@@ -12,5 +12,15 @@ namespace fovea::kernels {
 
 /// Writes `count` floats to `to`, rounded to `dtype`.
 void write_row(const float* from, std::int64_t count, DType dtype, void* to);
+
+struct WeightedRow {
+  double weight;
+  const float* row;
+};
+/// Writes the sum of `count` rows of `columns` floats times their weights to `to`. The sum is
+/// computed in double precision, in the order of the rows. It is rounded to float32 and then to
+/// `dtype`, because direct conversion takes longer.
+void write_sum(const WeightedRow* rows, std::int64_t count, std::int64_t columns, DType dtype,
+               void* to);
 
 }  // namespace fovea::kernels

@@ -191,6 +191,16 @@ TEST(AttentionDecode, LongCachesInSeveralParts) {
   }
 }
 
+TEST(AttentionDecode, MoreThanSixteenParts) {
+  // A part has 128 keys of 4,096 elements.
+  for (const std::int64_t kv_len : {2048, 2049, 2500}) {
+    SCOPED_TRACE(testing::Message() << "kv_len " << kv_len);
+    const RandomProblem p = in_float32({1, 2, 1, 1, kv_len}, 4096, 131);
+    expect_decode_exact(p.inputs());
+    expect_decode_exact(p.inputs(), {.mask = window(300, 0), .score = {.sinks = {0.5, -1.0}}});
+  }
+}
+
 std::vector<AttentionOptions> many_options(std::int64_t q_heads, std::int64_t q_len,
                                            std::int64_t kv_len) {
   const Tensor open = convert(RandomState(2).randint(0, 2, {q_len, kv_len}), DType::kBool);
