@@ -109,12 +109,12 @@ bool is_false(PyObject* object, const char* name) {
   return value.ptr() == Py_False;
 }
 
-// The names below are kept, because making them anew takes as long as the lookup.
+// The names below are made once, because making them takes as long as a lookup.
 
 bool requires_gradient(PyObject* tensor) {
   static PyObject* const name = PyUnicode_InternFromString("requires_grad");
   const nb::object value = nb::steal(PyObject_GetAttr(tensor, name));
-  if (!value.is_valid()) PyErr_Clear();
+  if (!value.is_valid()) nb::raise_python_error();
   return value.ptr() != Py_False;
 }
 

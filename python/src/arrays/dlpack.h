@@ -65,7 +65,7 @@ bool is_instance(PyObject* object, const char* module_name, const char* type_nam
 bool is_tensor_of_torch(PyObject* object);
 /// Returns whether an attribute is False.
 bool is_false(PyObject* object, const char* name);
-/// Returns whether a torch tensor requires a gradient, or does not tell.
+/// Returns whether a torch tensor requires a gradient. Throws nb::python_error.
 bool requires_gradient(PyObject* tensor);
 /// Returns whether a torch tensor has a lazy negation, or does not tell.
 bool is_negated(PyObject* tensor);

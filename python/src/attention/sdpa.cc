@@ -122,7 +122,8 @@ View part_of(View view, std::int64_t number, const Shape& outer) {
   return with_rank_4(view);
 }
 
-/// Attention without gradients: torch tensors must require none.
+/// Attention without gradients. Torch tensors must require none: call_sdpa() sees to it, and so do
+/// the callers of check(), because nothing here reports it.
 class Attention {
  public:
   explicit Attention(const sdpa::Given& given)
@@ -317,7 +318,7 @@ sdpa::Given bound(PyObject* const* arguments, Py_ssize_t count, PyObject* keywor
   return given;
 }
 
-bool needs_torch(PyObject* object) {
+bool needs_autograd(PyObject* object) {
   return object != nullptr && !PyArray_CheckExact(object) && is_tensor_of_torch(object) &&
          requires_gradient(object);
 }
@@ -325,7 +326,7 @@ bool needs_torch(PyObject* object) {
 PyObject* call_sdpa(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return guarded([&]() -> PyObject* {
     const sdpa::Given given = bound(arguments, count, keywords);
-    if (std::any_of(given.begin(), given.begin() + sdpa::kDropoutP, needs_torch)) {
+    if (std::any_of(given.begin(), given.begin() + sdpa::kDropoutP, needs_autograd)) {
       const nb::object function =
           nb::module_::import_("fovea.torch").attr("_scaled_dot_product_attention");
       PyObject* const result =

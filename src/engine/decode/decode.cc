@@ -63,12 +63,12 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
   kernels::WeightedRow* const rows = many.empty() ? few : many.data();
   std::int64_t count = 0;
   const std::int64_t dim = plan.setup().value_dim;
-  double sum = empty || sinks.empty() ? 0.0 : std::exp2(sink - maximum);
+  double sum = sinks.empty() ? 0.0 : std::exp2(sink - maximum);
   for (std::int64_t p = 0; p < plan.parts() && !empty; ++p) {
     const kernels::DecodePart from = part(p);
     if (from.sum[row] == 0.0f) continue;
     const double below = scaled_maximum(from, row) - maximum;
-    const double factor = below == 0.0 ? 1.0 : std::exp2(below);
+    const double factor = below == 0.0 ? 1.0 : std::exp2(below);  // often 0, and faster
     sum += factor * static_cast<double>(from.sum[row]);
     rows[count++] = {factor, from.context + row * dim};
   }

@@ -52,9 +52,10 @@ constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 
 constexpr std::int64_t kLongDim = 129;
 constexpr std::int64_t kMinDecodedKeys = 64;
 // With fewer keys, most of the time is work per head that does not depend on the number of keys.
-// Decoding has less of it than tiles: it is faster for one row per key head, and for two rows that
-// fit in registers.
-constexpr std::int64_t kFewRowsOfKeyHead = 2;
+// Decoding has less of it than tiles and is faster for few_rows() per key head. For longer keys
+// than these numbers of vectors, registers do not hold the queries of three or four rows.
+constexpr std::int64_t kVectorsOfThreeRows = 16, kVectorsOfFourRows = 8;
+constexpr std::int64_t kFourRowsLanes = 16, kKeysOfFourRows = 16;
 // Where tiles compute each head of a key head alone, decoding, which computes them together, is
 // faster for up to this many queries.
 constexpr std::int64_t kFewQueriesOfLoneHeads = 3;
@@ -87,6 +88,20 @@ std::int64_t few_queries(const Problem& problem, std::int64_t kv_len) {
   return problem.head_dim() <= vector * vector / 2 ? few : few / 2;
 }
 
+/// Returns the maximum number of rows per key head that are decoded on fewer than kMinDecodedKeys
+/// keys with vectors of `vector` numbers, without pairs of bfloat16.
+std::int64_t few_rows(const Problem& problem, std::int64_t kv_len, std::int64_t vector) {
+  if (vector < kQuadLanes) return std::min<std::int64_t>(vector, 2);
+  // Tiles convert keys of 16 bits in advance, decoding while it multiplies them.
+  if (problem.key.dtype() != DType::kFloat32) {
+    return kAlwaysFewBesidePairs + kv_len / kKeysPerQueryBesidePairs;
+  }
+  if (problem.head_dim() > kVectorsOfThreeRows * vector) return 2;
+  const bool four = vector >= kFourRowsLanes && kv_len >= kKeysOfFourRows &&
+                    problem.head_dim() <= kVectorsOfFourRows * vector;
+  return four ? 4 : 3;
+}
+
 /// Returns whether all rows of a key head are processed at once.
 bool is_one_pass(std::int64_t rows) { return rows <= kernels::kDecodeRowsTogether; }
 
@@ -112,11 +127,10 @@ bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
   if (span.kv_len < kMinDecodedKeys && !multiplies_pairs(problem)) {
     const std::int64_t group = heads_of_a_key_head(problem.shape);
     const bool alone = group > 1 && !scores_are_plain(problem.options);
-    const std::int64_t rows = span.q_len * group;
-    if (alone ? span.q_len > kFewQueriesOfLoneHeads : rows > kFewRowsOfKeyHead) return false;
     const std::int64_t vector = forward_sizes(problem).in_place_vector;
-    const bool holds_two = vector >= kQuadLanes && problem.head_dim() <= vector * vector;
-    return vector > 0 && (alone || rows == 1 || holds_two);
+    if (vector == 0) return false;
+    return alone ? span.q_len <= kFewQueriesOfLoneHeads
+                 : span.q_len * group <= few_rows(problem, span.kv_len, vector);
   }
   return (span.q_len <= kAlwaysFewQueries || span.q_len <= few_queries(problem, span.kv_len)) &&
          !heads_fill_vectors(problem, span);

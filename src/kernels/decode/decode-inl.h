@@ -36,7 +36,6 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "fovea/simd_math-inl.h"
@@ -115,7 +114,7 @@ class DecodePass {
         mask_(setup.options->mask),
         rows_of_head_(item.rows_of_head(setup.group)),
         rows_(item.heads * rows_of_head_),
-        stages_(setup, item, scratch_) {
+        stages_(setup, item, scratch_, Arithmetic::kScalesQueries) {
     scratch_.template lay_out<Arithmetic>(scratch, setup);
   }
 
@@ -240,9 +239,8 @@ class DecodePass {
                   .ahead = ahead});
           });
     });
-    for_each_row(rows, [&](std::int64_t row, float* scores) {
-      stages_.run(scores, row, first, count, !Arithmetic::kScalesQueries);
-    });
+    for_each_row(rows,
+                 [&](std::int64_t row, float* scores) { stages_.run(scores, row, first, count); });
   }
 
   void attend(const RowsOfHeads& rows, std::int64_t first, std::int64_t count) {

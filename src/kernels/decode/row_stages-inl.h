@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The stages between the products of decoding and the softmax, for one row of scores. The
-// counterpart for tiles is kernels/tile/stages-inl.h. Scores are multiplied by log2(e).
+// counterpart for tiles is kernels/tile/stages-inl.h. In the end, scores are multiplied by log2(e).
 
 #if defined(FOVEA_KERNELS_DECODE_ROW_STAGES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_DECODE_ROW_STAGES_INL_H_
@@ -35,25 +35,26 @@ constexpr float kLowestScore = std::numeric_limits<float>::lowest();
 /// The stages of an item's rows: scale, softcap, a custom function, biases, mask.
 class RowStages {
  public:
-  RowStages(const DecodeSetup& setup, const DecodeItem& item, const DecodeScratch& scratch)
+  /// If `queries_are_scaled`, query_factor() is applied to the queries, otherwise to the scores.
+  RowStages(const DecodeSetup& setup, const DecodeItem& item, const DecodeScratch& scratch,
+            bool queries_are_scaled)
       : setup_(setup),
         item_(item),
         score_(setup.options->score),
         mask_(setup.options->mask),
-        scratch_(scratch) {}
+        scratch_(scratch),
+        scores_are_scaled_(queries_are_scaled) {}
 
   float query_factor() const { return fovea::query_factor(score_, setup_.scale); }
 
   /// Applies the stages to the scores of row `row` and `count` keys, starting at key `first`.
-  /// Scores of hidden keys become -inf. `scales`: the scores are yet to be multiplied by
-  /// query_factor(). `scores` has room for whole vectors.
-  void run(float* scores, std::int64_t row, std::int64_t first, std::int64_t count,
-           bool scales) const {
+  /// Scores of hidden keys become -inf. `scores` has room for whole vectors.
+  void run(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) const {
     const bool custom = score_.custom.tile != nullptr;
     const Floats d;
-    if (scales) {
+    if (!scores_are_scaled_) {
       const Vector scale = hn::Set(d, query_factor());
-      for (std::int64_t k = 0; k < count; k += kLanes) {  // the buffer holds whole vectors
+      for (std::int64_t k = 0; k < count; k += kLanes) {
         hn::Store(hn::Mul(scale, hn::Load(d, scores + k)), d, scores + k);
       }
     }
@@ -166,6 +167,7 @@ class RowStages {
   const ScoreOptions& score_;
   const Mask& mask_;
   const DecodeScratch& scratch_;
+  const bool scores_are_scaled_;
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE
