@@ -135,7 +135,8 @@ class Attention {
       dropout_ = probability_of(given[sdpa::kDropoutP], "dropout_p");
     }
     if (given[sdpa::kIsCausal] != nullptr) causal_ = truth(given[sdpa::kIsCausal], "is_causal");
-    if (given[sdpa::kScale] != nullptr) options_.score.scale = number(given[sdpa::kScale], "scale");
+    if (given[sdpa::kScale] != nullptr)
+      options().score.scale = number(given[sdpa::kScale], "scale");
     const bool grouped =
         given[sdpa::kEnableGqa] != nullptr && truth(given[sdpa::kEnableGqa], "enable_gqa");
     if (given[sdpa::kAttnMask] != nullptr && causal_) {
@@ -143,8 +144,8 @@ class Attention {
           "attn_mask: expected none beside is_causal=True, which is a mask by itself");
     }
     if (causal_) {
-      options_.mask = causal();
-      options_.alignment = Alignment::top_left();
+      options().mask = causal();
+      options().alignment = Alignment::top_left();
     }
     q_ = query_.view();
     k_ = key_.view();
@@ -159,6 +160,11 @@ class Attention {
     shape.push_back(q_.extent(q_.rank() - 2));
     shape.push_back(v_.extent(v_.rank() - 1));
     NewArray context(query_, query_.framework(), q_.dtype(), shape);
+    if (q_.rank() == 4) {
+      draw_dropout(element_count(shape) == 0 ? 0 : 1);
+      run_one(q_, k_, v_, mask_view_, context.view());
+      return context.release();
+    }
     // The engine handles batch and heads; each index of the dimensions before them is one call.
     Shape outer;
     for (int dim = 0; dim + 2 < batch_.rank(); ++dim) outer.push_back(batch_[dim]);
@@ -168,7 +174,7 @@ class Attention {
       run_one(part_of(q_, number, outer), part_of(k_, number, outer), part_of(v_, number, outer),
               mask_ ? part_of(mask_view_, number, outer) : TensorView(),
               part_of(context.view(), number, outer));
-      ++options_.dropout.call;
+      if (dropout_ != 0.0) ++options().dropout.call;
     }
     // Empty results get the same argument checks.
     if (calls == 0 && element_count(outer) != 0) {
@@ -205,7 +211,7 @@ class Attention {
       raise_value_error("query: expected fewer than 2^32 indices before batch and heads, got {}",
                         calls);
     }
-    options_.dropout = next_dropout(dropout_, static_cast<std::uint32_t>(calls));
+    options().dropout = next_dropout(dropout_, static_cast<std::uint32_t>(calls));
   }
 
   /// Checks the grouped heads of enable_gqa. key and value may have different numbers of heads.
@@ -233,6 +239,10 @@ class Attention {
 
   /// Broadcasts all three to the same leading dimensions, except key and value heads if grouped.
   void arrange(bool grouped) {
+    if (need_no_broadcast(grouped)) {
+      for (int dim = 0; dim + 2 < q_.rank(); ++dim) batch_.push_back(q_.extent(dim));
+      return;
+    }
     if (!grouped) {
       batch_ = common_batch(q_, k_, v_);
       for (TensorView* const view : {&q_, &k_, &v_}) expand(*view, batch_);
@@ -251,6 +261,17 @@ class Attention {
       expand(*view, batch_);
     }
     batch_[batch.rank() - 1] = q_.extent(q_.rank() - 3);
+  }
+
+  /// Returns whether leading dimensions, except the heads if grouped, are already the same. The
+  /// general way takes some percent of a call with one query.
+  bool need_no_broadcast(bool grouped) const {
+    if (k_.rank() != q_.rank() || v_.rank() != q_.rank()) return false;
+    const int dims = q_.rank() - (grouped ? 3 : 2);
+    for (int dim = 0; dim < dims; ++dim) {
+      if (k_.extent(dim) != q_.extent(dim) || v_.extent(dim) != q_.extent(dim)) return false;
+    }
+    return true;
   }
 
   void read_mask(PyObject* given) {
@@ -291,11 +312,22 @@ class Attention {
   void run_one(const TensorView& query, const TensorView& key, const TensorView& value,
                const TensorView& mask, const MutableTensorView& context) {
     if (mask.defined() && mask.dtype() == DType::kBool)
-      options_.mask = dense(TensorRef(mask));
+      options().mask = dense(TensorRef(mask));
     else if (mask.defined())
-      options_.score.bias = TensorRef(mask);
-    run(operations(query, key, value), options_.execution,
-        [&] { forward(query, key, value, options_, {.context = context}); });
+      options().score.bias = TensorRef(mask);
+    const double work = operations(query, key, value);
+    if (!options_ && !worth_running_apart(work)) {
+      // Constructed once, for calls without options and too short to need interruption.
+      static const AttentionOptions defaults;
+      return forward(query, key, value, defaults, {.context = context});
+    }
+    run(work, options().execution,
+        [&] { forward(query, key, value, options(), {.context = context}); });
+  }
+
+  AttentionOptions& options() {
+    if (!options_) options_.emplace();
+    return *options_;
   }
 
   Array query_;
@@ -307,7 +339,7 @@ class Attention {
   Shape batch_;
   double dropout_ = 0.0;
   bool causal_ = false;
-  AttentionOptions options_;
+  std::optional<AttentionOptions> options_;
 };
 
 sdpa::Given bound(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
