@@ -397,3 +397,23 @@ def test_alternating_with_torch(dtype):
         )
         first = first or results
         assert all(torch.equal(now, then) for now, then in zip(results, first, strict=True))
+
+
+class Stopped(BaseException):
+    pass
+
+
+class Silent(torch.Tensor):
+    """A tensor that does not tell whether it requires a gradient."""
+
+    @property
+    def requires_grad(self):
+        raise Stopped
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_errors_of_tensors_are_not_lost(position):
+    arguments = [torch.randn(1, 2, length, 4) for length in (3, 5, 5)] + [torch.zeros(3, 5)]
+    arguments[position] = arguments[position].as_subclass(Silent)
+    with pytest.raises(Stopped):
+        fovea.scaled_dot_product_attention(*arguments)
