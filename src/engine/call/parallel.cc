@@ -85,7 +85,6 @@ class OpenMpTeam {
   /// Called by each thread of a parallel region.
   void join(int thread) {
     if (thread == 0) return;
-    stay_loaded();
     if (thread > static_cast<int>(clocks_.size())) return;
     if (clockid_t& clock = clocks_[static_cast<std::size_t>(thread - 1)];
         pthread_getcpuclockid(pthread_self(), &clock) != 0) {
@@ -127,6 +126,7 @@ void run_on_openmp(Call& call, std::int64_t items, int threads) {
   std::atomic<std::int64_t> next = 0;
   OpenMpTeam& team = openmp_team;
   team.set_threads(threads);
+  stay_loaded();
 #pragma omp parallel num_threads(threads)
   {
     team.join(omp_get_thread_num());

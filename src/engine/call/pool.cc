@@ -18,6 +18,7 @@
 #include <thread>
 #include <utility>
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #if defined(__linux__)
@@ -182,7 +183,6 @@ bool wake_up(Worker& worker, int processor) {
 }
 
 [[noreturn]] void work_forever(Worker& me) {
-  stay_loaded();
   within_item = true;
   me.placement.start();
   for (;;) {
@@ -200,6 +200,7 @@ bool wake_up(Worker& worker, int processor) {
 void start_workers(int count) {
   const std::unique_lock lock(starting, std::try_to_lock);
   if (!lock) return;
+  stay_loaded();
   // The program's signals are for its own threads.
   sigset_t all, before;
   sigfillset(&all);
@@ -323,12 +324,13 @@ void run_with_workers(int number, PoolItems& items, std::int64_t count, const Po
 }  // namespace
 
 void stay_loaded() {
-  // dlclose() does not unload a library while one of its thread_local destructors is to be called.
-  struct Pin {
-    ~Pin() { within_item = false; }
-  };
-  static thread_local const Pin pin;
-  [[maybe_unused]] const Pin* const constructed = &pin;
+  // Threads cannot see to it themselves: a worker may begin when the call that started it is over.
+  [[maybe_unused]] static void* const never_closed = [] {
+    Dl_info library{};
+    return dladdr(reinterpret_cast<void*>(&stay_loaded), &library) == 0
+               ? nullptr
+               : dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  }();
 }
 
 bool in_pool_item() { return within_item; }

@@ -36,8 +36,8 @@ void run_in_pool(PoolItems& items, std::int64_t count, const PoolLimits& limits)
 /// Returns whether this thread runs an item of a call with several threads.
 bool in_pool_item();
 
-/// Keeps the library, and those that it needs, loaded until this thread ends. Called by every
-/// thread that another one starts and dlclose() would leave without its code.
+/// Keeps the library, and those that it needs, loaded until the process ends. Called before threads
+/// are started that dlclose() would leave without their code.
 void stay_loaded();
 
 }  // namespace fovea::engine

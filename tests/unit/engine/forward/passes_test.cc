@@ -193,8 +193,9 @@ TEST(AttentionPasses, FewRowsOfAKeyHeadAreDecodedForFewKeys) {
       }
     }
   }
-  if (is_stored_in_bfloat16()) return;  // equal contexts of different passes
   const RandomProblem one = stored_problem({1, 1, 1, 1, 1}, 64, 64);
+  // Different passes may give equal contexts once these are rounded to 16 bits.
+  if (one.query.dtype() != DType::kFloat32) return;
   const engine::Problem made = engine::make_problem(one.query, one.key, one.value, options);
   const std::int64_t vector = engine::forward_sizes(made).in_place_vector;
   expect_decoded({2, 4, 2, 1, 40}, 64, vector >= 4);

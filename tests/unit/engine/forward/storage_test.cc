@@ -317,16 +317,16 @@ TEST(AttentionStorage, NanStaysNanForAnyPayload) {
   }
 }
 
-/// Returns a tensor of one number for each of three tokens. One or two queries may be decoded,
-/// and decoding flushes subnormal numbers only where it multiplies pairs of bfloat16.
-Tensor three_equal(DType type, double number) {
-  Tensor tensor(type, {1, 1, 3, 1});
+/// Returns a tensor of one number for each of nine tokens. Fewer queries may be decoded, and
+/// decoding flushes subnormal numbers only where it multiplies pairs of bfloat16.
+Tensor nine_equal(DType type, double number) {
+  Tensor tensor(type, {1, 1, 9, 1});
   for_each_index(tensor.shape(), [&](const Index& at) { set_value(tensor, at, number); });
   return tensor;
 }
 
 TEST(AttentionStorage, OnlyBfloat16PairKernelsFlushSubnormals) {
-  const auto all = [](double number) { return three_equal(DType::kBFloat16, number); };
+  const auto all = [](double number) { return nine_equal(DType::kBFloat16, number); };
   const AttentionOptions first_key{.mask = causal()};
   const auto first = [&](const Tensor& query, const Tensor& key, const Tensor& value) {
     return forward({query, key, value}, first_key);
@@ -344,8 +344,8 @@ TEST(AttentionStorage, OnlyBfloat16PairKernelsFlushSubnormals) {
 }
 
 TEST(AttentionStorage, BiasesFlushSubnormalContexts) {
-  const Tensor one = three_equal(DType::kFloat32, 1.0);
-  const Tensor small = three_equal(DType::kFloat32, 0x1p-130);
+  const Tensor one = nine_equal(DType::kFloat32, 1.0);
+  const Tensor small = nine_equal(DType::kFloat32, 0x1p-130);
   expect_flushed_with_biases([&](const ScoreOptions& score) {
     return forward({one, one, small}, {.mask = causal(), .score = score})
         .context.value({0, 0, 0, 0});
