@@ -5,7 +5,7 @@ Requests and answers are lines of JSON on standard input and output:
 
     {"do": "versions"}                                {"versions": {...}}
     {"do": "prepare", "shape": {...}, "dtype", "seed"}  {"samples": {door: some results}, "seconds": per call}
-    {"do": "time", "repeats": n}                      {"seconds": {door: per call}}
+    {"do": "time", "repeats": n, "turn": n}           {"seconds": {door: per call}}
 
 Both libraries get the same PyTorch tensors. A door is a function that is timed. Those of "fovea" are
 scaled_dot_product_attention, attention and, for named problems with one query, decode.
@@ -132,7 +132,7 @@ class Worker:
 
     def time(self, request):
         seconds = {}
-        # The first door finds caches that others have used, even after the call that is not timed.
+        # The first door finds caches that others have used, even after the call that is not timed, so they take turns.
         first = request["turn"] % len(self.doors)
         for door in [*self.doors][first:] + [*self.doors][:first]:
             call = self.doors[door]

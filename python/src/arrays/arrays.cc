@@ -261,7 +261,7 @@ bool Array::read_dlpack(const ArrayRequest& request) {
       if (!PyErr_ExceptionMatches(PyExc_Exception)) nb::raise_python_error();
       nb::python_error error;  // clears the error, because the calls below must not start with one
       if (is_tensor_of_torch(source_)) {
-        if (requires_gradient(source_)) {
+        if (!is_false(source_, "requires_grad")) {
           raise_value_error(
               "{}: expected a tensor without a gradient, got one that requires one; "
               "fovea.torch.attention() takes such, and {}.detach() requires none",

@@ -239,7 +239,7 @@ class Attention {
 
   /// Broadcasts all three to the same leading dimensions, except key and value heads if grouped.
   void arrange(bool grouped) {
-    if (need_no_broadcast(grouped)) {
+    if (needs_no_broadcast(grouped)) {
       for (int dim = 0; dim + 2 < q_.rank(); ++dim) batch_.push_back(q_.extent(dim));
       return;
     }
@@ -265,7 +265,7 @@ class Attention {
 
   /// Returns whether leading dimensions, except the heads if grouped, are already the same. The
   /// general way takes some percent of a call with one query.
-  bool need_no_broadcast(bool grouped) const {
+  bool needs_no_broadcast(bool grouped) const {
     if (k_.rank() != q_.rank() || v_.rank() != q_.rank()) return false;
     const int dims = q_.rank() - (grouped ? 3 : 2);
     for (int dim = 0; dim < dims; ++dim) {

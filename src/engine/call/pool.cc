@@ -325,12 +325,14 @@ void run_with_workers(int number, PoolItems& items, std::int64_t count, const Po
 
 void stay_loaded() {
   // Threads cannot see to it themselves: a worker may begin when the call that started it is over.
-  [[maybe_unused]] static void* const never_closed = [] {
-    Dl_info library{};
-    return dladdr(reinterpret_cast<void*>(&stay_loaded), &library) == 0
-               ? nullptr
-               : dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-  }();
+  // Without a guard: dlopen() waits for the loader's lock, whose holder may wait for the guard.
+  static std::atomic<bool> stays = false;
+  if (stays.load()) return;
+  Dl_info library{};
+  if (dladdr(reinterpret_cast<void*>(&stay_loaded), &library) != 0) {
+    dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  }
+  stays.store(true);
 }
 
 bool in_pool_item() { return within_item; }

@@ -52,10 +52,10 @@ constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 
 constexpr std::int64_t kLongDim = 129;
 constexpr std::int64_t kMinDecodedKeys = 64;
 // With fewer keys, most of the time is work per head that does not depend on the number of keys.
-// Decoding has less of it than tiles and is faster for few_rows() per key head. For longer keys
-// than these numbers of vectors, registers do not hold the queries of three or four rows.
-constexpr std::int64_t kVectorsOfThreeRows = 16, kVectorsOfFourRows = 8;
-constexpr std::int64_t kFourRowsLanes = 16, kKeysOfFourRows = 16;
+// Decoding has less of it than tiles and is faster for most_rows() per key head. For keys of more
+// dimensions than these numbers of vectors, registers do not hold the queries of some or many rows.
+constexpr std::int64_t kVectorsOfSomeRows = 16, kVectorsOfManyRows = 8;
+constexpr std::int64_t kManyLanes = 16, kKeysOfFourRows = 16;
 // Where tiles compute each head of a key head alone, decoding, which computes them together, is
 // faster for up to this many queries.
 constexpr std::int64_t kFewQueriesOfLoneHeads = 3;
@@ -90,16 +90,19 @@ std::int64_t few_queries(const Problem& problem, std::int64_t kv_len) {
 
 /// Returns the maximum number of rows per key head that are decoded on fewer than kMinDecodedKeys
 /// keys with vectors of `vector` numbers, without pairs of bfloat16.
-std::int64_t few_rows(const Problem& problem, std::int64_t kv_len, std::int64_t vector) {
+std::int64_t most_rows(const Problem& problem, std::int64_t kv_len, std::int64_t vector) {
   if (vector < kQuadLanes) return std::min<std::int64_t>(vector, 2);
-  // Tiles convert keys of 16 bits in advance, decoding while it multiplies them.
-  if (problem.key.dtype() != DType::kFloat32) {
-    return kAlwaysFewBesidePairs + kv_len / kKeysPerQueryBesidePairs;
+  const bool holds_some = problem.head_dim() <= kVectorsOfSomeRows * vector;
+  const bool holds_many = problem.head_dim() <= kVectorsOfManyRows * vector;
+  if (problem.key.dtype() == DType::kFloat32) {
+    const bool four = vector >= kManyLanes && kv_len >= kKeysOfFourRows && holds_many;
+    return four ? 4 : holds_some ? 3 : 2;
   }
-  if (problem.head_dim() > kVectorsOfThreeRows * vector) return 2;
-  const bool four = vector >= kFourRowsLanes && kv_len >= kKeysOfFourRows &&
-                    problem.head_dim() <= kVectorsOfFourRows * vector;
-  return four ? 4 : 3;
+  // Tiles convert keys of 16 bits in advance, decoding while it multiplies them. The number of rows
+  // grows with that of the keys as beside pairs of bfloat16.
+  const std::int64_t most = kAlwaysFewBesidePairs + kv_len / kKeysPerQueryBesidePairs;
+  if (vector < kManyLanes || holds_many) return most;
+  return std::min<std::int64_t>(most, holds_some ? 6 : 3);
 }
 
 /// Returns whether all rows of a key head are processed at once.
@@ -130,7 +133,7 @@ bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
     const std::int64_t vector = forward_sizes(problem).in_place_vector;
     if (vector == 0) return false;
     return alone ? span.q_len <= kFewQueriesOfLoneHeads
-                 : span.q_len * group <= few_rows(problem, span.kv_len, vector);
+                 : span.q_len * group <= most_rows(problem, span.kv_len, vector);
   }
   return (span.q_len <= kAlwaysFewQueries || span.q_len <= few_queries(problem, span.kv_len)) &&
          !heads_fill_vectors(problem, span);
@@ -139,8 +142,8 @@ bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
 SequenceSpan decoded_span(const Problem& problem, std::int64_t sequence, Decoded which,
                           RowsOfHead rows) {
   SequenceSpan span = sequence_span(problem.options, problem.shape, sequence);
-  const bool few_rows = is_one_pass(span.q_len * heads_of_a_key_head(problem.shape));
-  const bool other_rows = rows != RowsOfHead::kAny && few_rows != (rows == RowsOfHead::kFew);
+  const bool are_few = is_one_pass(span.q_len * heads_of_a_key_head(problem.shape));
+  const bool other_rows = rows != RowsOfHead::kAny && are_few != (rows == RowsOfHead::kFew);
   const bool slower = which == Decoded::kFaster && !has_few_queries(problem, span);
   if (other_rows || slower) span.q_len = 0;
   return span;

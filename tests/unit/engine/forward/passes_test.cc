@@ -182,6 +182,7 @@ TEST(AttentionPasses, FewRowsOfAKeyHeadAreDecodedForFewKeys) {
             most = std::min<std::int64_t>(vector, 2);
           } else if (dtype == DType::kFloat16) {
             most = keys < 16 ? 4 : keys < 32 ? 5 : keys < 48 ? 6 : 7;
+            if (vector == 16 && dim > 128) most = dim > 256 ? 3 : std::min<std::int64_t>(most, 6);
           } else {
             most = dim > 16 * vector ? 2 : vector == 16 && keys >= 16 && dim <= 128 ? 4 : 3;
           }
