@@ -132,7 +132,7 @@ class Worker:
 
     def time(self, request):
         seconds = {}
-        # The first door finds caches that others have used, even after the call that is not timed, so they take turns.
+        # Doors take turns in being first, because other processes' data in the caches slows the first one down.
         first = request["turn"] % len(self.doors)
         for door in [*self.doors][first:] + [*self.doors][:first]:
             call = self.doors[door]

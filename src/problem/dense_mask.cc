@@ -37,7 +37,7 @@ void look_at_run(const std::uint8_t* elements, std::int64_t count, Met& met) {
   for (; i < count && !met.both(); ++i) (elements[i] != 0 ? met.visible : met.hidden) = true;
 }
 
-/// The step of searches in elements. With a fixed step, the compiler vectorises the test of a step.
+/// The number of elements tested at once; constant, so that the compiler vectorises the test.
 constexpr std::int64_t kRun = 64;
 
 bool any_visible(const std::uint8_t* run) {

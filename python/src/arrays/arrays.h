@@ -34,7 +34,7 @@ struct ArrayRequest {
   bool contiguous_rows = false;
   /// Requires a writable array, which is never copied.
   bool writable = false;
-  /// The caller knows that a torch tensor requires no gradient.
+  /// The caller guarantees that a torch tensor requires no gradient.
   bool without_gradient = false;
 };
 

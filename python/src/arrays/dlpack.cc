@@ -109,7 +109,7 @@ bool is_false(PyObject* object, const char* name) {
   return value.ptr() == Py_False;
 }
 
-// The names below are made once, because making them takes as long as a lookup.
+// Attribute names are created once, because creating one takes as long as looking it up.
 
 bool requires_gradient(PyObject* tensor) {
   static PyObject* const name = PyUnicode_InternFromString("requires_grad");

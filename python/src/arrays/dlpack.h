@@ -63,11 +63,11 @@ PyObject* imported(const char* name);
 bool is_instance(PyObject* object, const char* module_name, const char* type_name);
 /// Returns whether the object is a torch tensor. Fast for torch.Tensor itself.
 bool is_tensor_of_torch(PyObject* object);
-/// Returns whether an attribute is False.
+/// Returns whether an attribute of an object is False. Returns false if there is no such attribute.
 bool is_false(PyObject* object, const char* name);
 /// Returns whether a torch tensor requires a gradient. Throws nb::python_error.
 bool requires_gradient(PyObject* tensor);
-/// Returns whether a torch tensor has a lazy negation, or does not tell.
+/// Returns whether a torch tensor has a lazy negation. Returns true if the tensor raises an error.
 bool is_negated(PyObject* tensor);
 /// Returns an attribute as text; empty if that fails.
 std::string text_of(PyObject* object, const char* name);
@@ -80,7 +80,7 @@ bool torch_is_known();
 const Exchange* torch_exchange();
 /// Reads a tensor of the exact type torch.Tensor through the exchange API. Returns false for
 /// special cases (a gradient, a lazy negation, no strides), which __dlpack__() handles and reports.
-/// `without_gradient`: the caller knows that the tensor requires no gradient.
+/// With `without_gradient`, the caller guarantees that the tensor requires no gradient.
 bool exchanged(PyObject* source, bool without_gradient, nanobind::dlpack::dltensor& tensor);
 
 }  // namespace fovea::python

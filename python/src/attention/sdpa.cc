@@ -122,8 +122,8 @@ View part_of(View view, std::int64_t number, const Shape& outer) {
   return with_rank_4(view);
 }
 
-/// Attention without gradients. Torch tensors must require none: call_sdpa() sees to it, and so do
-/// the callers of check(), because nothing here reports it.
+/// Attention without gradients. Requires torch tensors without a gradient and does not test them;
+/// call_sdpa() and the callers of check() do.
 class Attention {
  public:
   explicit Attention(const sdpa::Given& given)
@@ -160,11 +160,6 @@ class Attention {
     shape.push_back(q_.extent(q_.rank() - 2));
     shape.push_back(v_.extent(v_.rank() - 1));
     NewArray context(query_, query_.framework(), q_.dtype(), shape);
-    if (q_.rank() == 4) {
-      draw_dropout(element_count(shape) == 0 ? 0 : 1);
-      run_one(q_, k_, v_, mask_view_, context.view());
-      return context.release();
-    }
     // The engine handles batch and heads; each index of the dimensions before them is one call.
     Shape outer;
     for (int dim = 0; dim + 2 < batch_.rank(); ++dim) outer.push_back(batch_[dim]);
@@ -239,10 +234,6 @@ class Attention {
 
   /// Broadcasts all three to the same leading dimensions, except key and value heads if grouped.
   void arrange(bool grouped) {
-    if (needs_no_broadcast(grouped)) {
-      for (int dim = 0; dim + 2 < q_.rank(); ++dim) batch_.push_back(q_.extent(dim));
-      return;
-    }
     if (!grouped) {
       batch_ = common_batch(q_, k_, v_);
       for (TensorView* const view : {&q_, &k_, &v_}) expand(*view, batch_);
@@ -261,17 +252,6 @@ class Attention {
       expand(*view, batch_);
     }
     batch_[batch.rank() - 1] = q_.extent(q_.rank() - 3);
-  }
-
-  /// Returns whether leading dimensions, except the heads if grouped, are already the same. The
-  /// general way takes some percent of a call with one query.
-  bool needs_no_broadcast(bool grouped) const {
-    if (k_.rank() != q_.rank() || v_.rank() != q_.rank()) return false;
-    const int dims = q_.rank() - (grouped ? 3 : 2);
-    for (int dim = 0; dim < dims; ++dim) {
-      if (k_.extent(dim) != q_.extent(dim) || v_.extent(dim) != q_.extent(dim)) return false;
-    }
-    return true;
   }
 
   void read_mask(PyObject* given) {

@@ -324,8 +324,9 @@ void run_with_workers(int number, PoolItems& items, std::int64_t count, const Po
 }  // namespace
 
 void stay_loaded() {
-  // Threads cannot see to it themselves: a worker may begin when the call that started it is over.
-  // Without a guard: dlopen() waits for the loader's lock, whose holder may wait for the guard.
+  // The worker itself would be too late: it may begin after the call that started it has returned.
+  // A static local variable with a guard could deadlock: dlopen() waits for the loader's lock, and
+  // the thread that holds this lock may wait for the guard.
   static std::atomic<bool> stays = false;
   if (stays.load()) return;
   Dl_info library{};

@@ -36,8 +36,8 @@ void run_in_pool(PoolItems& items, std::int64_t count, const PoolLimits& limits)
 /// Returns whether this thread runs an item of a call with several threads.
 bool in_pool_item();
 
-/// Keeps the library, and those that it needs, loaded until the process ends. Called before threads
-/// are started that dlclose() would leave without their code.
+/// Keeps the library and its dependencies loaded until the process ends. Must be called before a
+/// thread is started, because dlclose() would unload the thread's code.
 void stay_loaded();
 
 }  // namespace fovea::engine

@@ -68,7 +68,7 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
     const kernels::DecodePart from = part(p);
     if (from.sum[row] == 0.0f) continue;
     const double below = scaled_maximum(from, row) - maximum;
-    const double factor = below == 0.0 ? 1.0 : std::exp2(below);  // exp2 is slow
+    const double factor = below == 0.0 ? 1.0 : std::exp2(below);  // avoids a slow call
     sum += factor * static_cast<double>(from.sum[row]);
     rows[count++] = {factor, from.context + row * dim};
   }

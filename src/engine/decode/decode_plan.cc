@@ -52,12 +52,13 @@ constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 
 constexpr std::int64_t kLongDim = 129;
 constexpr std::int64_t kMinDecodedKeys = 64;
 // With fewer keys, most of the time is work per head that does not depend on the number of keys.
-// Decoding has less of it than tiles and is faster for most_rows() per key head. For keys of more
-// dimensions than these numbers of vectors, registers do not hold the queries of some or many rows.
+// Decoding has less of it than tiles, and is faster for up to most_rows() rows per key head.
+// Registers hold three rows of queries up to kVectorsOfSomeRows vectors of dimensions, and more
+// rows up to kVectorsOfManyRows.
 constexpr std::int64_t kVectorsOfSomeRows = 16, kVectorsOfManyRows = 8;
 constexpr std::int64_t kManyLanes = 16, kKeysOfFourRows = 16;
-// Where tiles compute each head of a key head alone, decoding, which computes them together, is
-// faster for up to this many queries.
+// The maximum number of decoded queries where tiles compute the query heads of a key head one by
+// one, and decoding computes them together.
 constexpr std::int64_t kFewQueriesOfLoneHeads = 3;
 // The number of keys whose products take about as long as the work per head.
 constexpr std::int64_t kKeysOfAHead = 32;
@@ -98,8 +99,8 @@ std::int64_t most_rows(const Problem& problem, std::int64_t kv_len, std::int64_t
     const bool four = vector >= kManyLanes && kv_len >= kKeysOfFourRows && holds_many;
     return four ? 4 : holds_some ? 3 : 2;
   }
-  // Tiles convert keys of 16 bits in advance, decoding while it multiplies them. The number of rows
-  // grows with that of the keys as beside pairs of bfloat16.
+  // Tiles convert 16-bit keys before the product, decoding converts them within it. The limit grows
+  // with the number of keys, as it does for pairs of bfloat16.
   const std::int64_t most = kAlwaysFewBesidePairs + kv_len / kKeysPerQueryBesidePairs;
   if (vector < kManyLanes || holds_many) return most;
   return std::min<std::int64_t>(most, holds_some ? 6 : 3);

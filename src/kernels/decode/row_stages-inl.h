@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stages between the products of decoding and the softmax, for one row of scores. The
-// counterpart for tiles is kernels/tile/stages-inl.h. In the end, scores are multiplied by log2(e).
+// The stages of decoding between the first product and the softmax, for one row of scores.
+// kernels/tile/stages-inl.h has those of tiles. The results are multiplied by log2(e).
 
 #if defined(FOVEA_KERNELS_DECODE_ROW_STAGES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_DECODE_ROW_STAGES_INL_H_
@@ -32,7 +32,7 @@ namespace fovea::kernels::HWY_NAMESPACE {
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 constexpr float kLowestScore = std::numeric_limits<float>::lowest();
 
-/// The stages of an item's rows: scale, softcap, a custom function, biases, mask.
+/// Applies the stages to rows of one item: scale, softcap, custom function, biases, mask.
 class RowStages {
  public:
   /// If `queries_are_scaled`, query_factor() is applied to the queries, otherwise to the scores.

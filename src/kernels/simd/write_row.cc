@@ -29,7 +29,7 @@ void WriteRow(const float* from, std::int64_t count, DType dtype, void* to) {
   });
 }
 
-// The compiler makes vectors of these loops, and a loop of its own for the first row.
+// The compiler vectorises the loops over columns and moves the test for the first row out of them.
 void WriteSum(const WeightedRow* rows, std::int64_t count, std::int64_t columns, DType dtype,
               void* to) {
   constexpr std::int64_t kTogether = 128;

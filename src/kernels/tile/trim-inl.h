@@ -23,8 +23,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Removes hidden tiles from the segments of a panel and a block. Removes none unless the biases of
-/// a row or of a key are contiguous, because other layouts take too long to test.
+/// Removes hidden tiles from the segments of a block. Requires that the biases of a row or of a key
+/// are contiguous; otherwise it removes none, because the test would take longer than the tiles.
 template <class T>
 class TileTrimmer {
  public:
@@ -58,11 +58,11 @@ class TileTrimmer {
   static constexpr std::int64_t kStep = kTileRows > 16 ? kTileRows : 16;
   static_assert(kStep % kTileRows == 0);
 
-  /// Whether the biases of a row are contiguous; otherwise those of a key are.
+  /// Returns whether the biases of a row are contiguous. If not, those of a key are.
   bool row_by_row() const { return key_stride_ == 1; }
 
-  // Rows are tested from the one that usually sees most: at the end of the keys the last row, at
-  // the begin the first row. A key that one row sees is not tested for the others.
+  // Rows that usually see most keys are tested first: the last row at the end of the keys, the
+  // first row at their beginning. A key that one row sees is not tested for the others.
 
   void trim_end(Segment& segment) const {
     const std::int64_t begin = segment.first_key, end = begin + segment.keys;
@@ -100,8 +100,8 @@ class TileTrimmer {
     return one ? segment.first_vector * kLanes + 1 : rows_end(segment);
   }
 
-  /// Returns whether all biases of the keys [begin, end) are -inf: those of row `row` if
-  /// row_by_row(), otherwise those of all rows of the segment.
+  /// Returns whether all biases of the keys [begin, end) are -inf. Tests row `row` if row_by_row(),
+  /// otherwise all rows of the segment.
   HWY_INLINE bool hides(const Segment& segment, std::int64_t row, std::int64_t begin,
                         std::int64_t end) const {
     end = std::min(end, keys_);

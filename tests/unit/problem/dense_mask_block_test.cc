@@ -137,7 +137,7 @@ TEST(MaskBlocks, DenseMasksOfEveryBroadcastAndLayout) {
 }
 
 TEST(MaskBlocks, DenseRowsHaveTheRangeOfTheirVisibleKeys) {
-  // More than two steps of the searches, which have 64 elements each.
+  // Rows are searched in steps of 64 elements; this length needs three.
   const std::int64_t length = 150;
   RandomState random(14);
   int exact = 0;
