@@ -44,16 +44,8 @@ HWY_INLINE hn::Vec<Words> pair_of(Vector first, Vector second) {
 /// Returns 2^x with a relative error of 2e-7. Results below 2^-126 are 0 if the processor flushes
 /// subnormal numbers to zero, which work items ask for.
 HWY_INLINE Vector exp2_of(Vector x) {
-  constexpr int kLessNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-  const Floats d;
-  const Vector fraction{_mm512_reduce_ps(x.raw, kLessNearest)};  // 0 for -inf
-  Vector slope = hn::Set(d, 0.001326472731307149f);
-  slope = hn::MulAdd(slope, fraction, hn::Set(d, 0.009671512991189957f));
-  slope = hn::MulAdd(slope, fraction, hn::Set(d, 0.05550733581185341f));
-  slope = hn::MulAdd(slope, fraction, hn::Set(d, 0.24022242426872253f));
-  slope = hn::MulAdd(slope, fraction, hn::Set(d, 0.6931470036506653f));
-  const Vector power = hn::MulAdd(slope, fraction, hn::Set(d, 1.0f));
-  return Vector{_mm512_scalef_ps(power.raw, hn::Sub(x, fraction).raw)};
+  const SplitExp2 power(x);
+  return Vector{_mm512_scalef_ps(power.factor.raw, power.exponent.raw)};
 }
 
 /// The greatest and the smallest magnitude of some numbers; zeros do not count for the latter.
@@ -153,7 +145,8 @@ struct AmxBf16 {
   static HWY_INLINE Vector weight(Vector x) {
     const Floats d;
     const Words words;
-    const Vector fraction = less_floor(x);
+    // x - floor(x), 0 for -inf
+    const Vector fraction{_mm512_reduce_ps(x.raw, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
     Vector power = hn::Set(d, 0.07802452f);
     power = hn::MulAdd(power, fraction, hn::Set(d, 0.226067156f));
     power = hn::MulAdd(power, fraction, hn::Set(d, 0.69583356f));
@@ -162,11 +155,7 @@ struct AmxBf16 {
     return hn::BitCast(
         d, hn::And(hn::BitCast(words, weight), hn::Set(words, std::uint32_t{0xffff0000})));
   }
-  /// Returns 2^x as Bf16Arithmetic does, but for any x.
-  static HWY_INLINE Vector exact_weight(Vector x) {
-    return Vector{_mm512_scalef_ps(Bf16Arithmetic::exp2_of_fraction(less_floor(x)).raw, x.raw)};
-  }
-  static HWY_INLINE Vector exp2_of_nonpositive(Vector x) { return exact_weight(x); }
+  static HWY_INLINE Vector exact_weight(Vector x) { return exp2_of(x); }
 
   /// Stores results of weight(), whose lower halves are zero.
   static HWY_INLINE void store_rounded(Vector first, Vector second, float* weights) {
@@ -291,11 +280,6 @@ struct AmxBf16 {
                                       hn::Max(hn::Vec<Words>{_mm512_slli_epi32(most, 16)},
                                               hn::Vec<Words>{_mm512_and_si512(most, upper)})));
   }
-  /// Returns x - floor(x), 0 for -inf.
-  static HWY_INLINE Vector less_floor(Vector x) {
-    return Vector{_mm512_reduce_ps(x.raw, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
-  }
-
   /// Returns 32 elements of a row, from `column` on; zeros beyond the last row and dimension,
   /// unless kWhole.
   template <bool kWhole>
@@ -329,7 +313,6 @@ struct AmxFloat {
 
   static HWY_INLINE Vector weight(Vector x) { return exp2_of(x); }
   static HWY_INLINE Vector exact_weight(Vector x) { return exp2_of(x); }
-  static HWY_INLINE Vector exp2_of_nonpositive(Vector x) { return exp2_of(x); }
 
   static HWY_INLINE void store_rounded(Vector first, Vector second, float* weights) {
     const Words d;

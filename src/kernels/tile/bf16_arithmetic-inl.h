@@ -47,6 +47,36 @@ struct Pairs {
   }
 };
 
+/// 2^(i / 32)
+alignas(64) constexpr float kRootsOfTwo[32] = {
+    1.0f,        1.0218972f,  1.04427373f, 1.06714046f, 1.09050775f, 1.1143868f,  1.13878858f,
+    1.1637249f,  1.18920708f, 1.21524739f, 1.24185777f, 1.26905096f, 1.29683959f, 1.32523668f,
+    1.35425556f, 1.38390994f, 1.41421354f, 1.44518077f, 1.47682619f, 1.50916445f, 1.54221082f,
+    1.5759809f,  1.61049032f, 1.64575553f, 1.68179286f, 1.71861935f, 1.75625217f, 1.79470909f,
+    1.8340081f,  1.87416768f, 1.91520655f, 1.95714414f};
+
+/// 2^x = factor 2^floor(exponent), with a relative error of 1.8e-7: x is the sum of a multiple of
+/// 1/32, whose power is selected from a table by one instruction, and a rest of at most 1/64, for
+/// which a polynomial of degree 2 suffices. Half of the multiplications of a polynomial without a
+/// table. For -inf, the factor is NaN, and vscalefps returns 0.
+struct SplitExp2 {
+  Vector factor, exponent;
+
+  HWY_INLINE explicit SplitExp2(Vector x) {
+    const Floats d;
+    // 1.5 * 2^18 rounds to a multiple of 1/32, whose remainder modulo 1 is in the low five bits.
+    const Vector magic = hn::Set(d, 393216.0f);
+    const Vector shifted = hn::Add(x, magic);
+    exponent = hn::Sub(shifted, magic);
+    const Vector rest = hn::Sub(x, exponent);
+    const Vector root{_mm512_permutex2var_ps(_mm512_load_ps(kRootsOfTwo),
+                                             _mm512_castps_si512(shifted.raw),
+                                             _mm512_load_ps(kRootsOfTwo + 16))};
+    const Vector slope = hn::MulAdd(hn::Set(d, 0.2402264923f), rest, hn::Set(d, 0.6931573153f));
+    factor = hn::MulAdd(slope, hn::Mul(rest, root), root);
+  }
+};
+
 struct Bf16Arithmetic {
   static constexpr std::int64_t kPerStep = 2;
   static constexpr bool kScalesQueries = false;
@@ -135,26 +165,12 @@ struct Bf16Arithmetic {
   static constexpr bool kRowsArePairs = false;
   static constexpr std::int64_t kRowStride = kPanelLanes / 2;
 
-  /// Returns 2^f for f in [0, 1]: the minimax polynomial for the relative error, with 2^0 = 1
-  /// exactly.
-  static HWY_INLINE Vector exp2_of_fraction(Vector fraction) {
-    const Floats d;
-    Vector slope = hn::Set(d, 1.867130174e-03f);
-    slope = hn::MulAdd(slope, fraction, hn::Set(d, 9.017030102e-03f));
-    slope = hn::MulAdd(slope, fraction, hn::Set(d, 5.579991326e-02f));
-    slope = hn::MulAdd(slope, fraction, hn::Set(d, 2.401644501e-01f));
-    slope = hn::MulAdd(slope, fraction, hn::Set(d, 6.931513118e-01f));
-    return hn::MulAdd(slope, fraction, hn::Set(d, 1.0f));
-  }
-
   /// Returns 2^x as fovea::exp2_of_nonpositive() does, but with a relative error of 2e-7, and
-  /// exactly 0 below -126. One AVX-512 instruction computes x - floor(x), which is 0 for -inf, and
-  /// another multiplies by 2^floor(x). A polynomial of one degree less would visibly affect lse.
+  /// exactly 0 below -126. A polynomial that is less exact would visibly affect lse.
   static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
-    constexpr int kLessFloor = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
-    const Vector power = exp2_of_fraction(Vector{_mm512_reduce_ps(x.raw, kLessFloor)});
     const __mmask16 normal = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
-    return Vector{_mm512_maskz_scalef_ps(normal, power.raw, x.raw)};
+    const SplitExp2 power(x);
+    return Vector{_mm512_maskz_scalef_ps(normal, power.factor.raw, power.exponent.raw)};
   }
   template <int kCount>
   static HWY_INLINE void exp2_of_nonpositive(const Vector* x, Vector* power) {
