@@ -418,6 +418,14 @@ def peers_sentence(by_target):
             f"{', '.join(counts)}.")
 
 
+def beside(forward, peers):
+    """Returns the SIMD target and the record to show beside the comparison: of its machine, or else the first."""
+    cpus = {run["cpu"] for run in peers["runs"].values()} if peers else ()
+    ordered = best_first(forward)
+    name, record = next((item for item in ordered if item[1]["machine"] in cpus), ordered[0])
+    return name.partition(",")[0], record
+
+
 def speed_page(forward, peers, grid=()):
     """Returns the README's table: SPEED_ROWS, and every problem in which a peer is faster on one thread. Mentions
     missing measurements."""
@@ -426,7 +434,7 @@ def speed_page(forward, peers, grid=()):
     every_cell = {cell.name: cell for cell in cells.every_cell()}
     heading, texts, captions = ["one thread"], [], []
     names = list(SPEED_ROWS)
-    target, record = best_first(forward)[0] if forward else (None, None)
+    target, record = beside(forward, peers) if forward else (None, None)
     if forward:
         heading += ["GFLOP/s", "of limit"]
         texts.append(f"{SPEED_TEXT} ({target}; {caption(record).removesuffix('.')}).")

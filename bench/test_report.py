@@ -193,6 +193,14 @@ class SpeedPage(unittest.TestCase):
                       page)
         self.assertIn("(AVX3; Some CPU", page)
 
+    def test_own_figures_are_of_the_machine_of_the_comparison(self):
+        first, second = record()["AVX3"], record(rows=[row(gflops=222.0)])["AVX3"]
+        first["machine"], second["machine"] = "Another CPU", peers(1000, {"jax": 900})["runs"]["a"]["cpu"]
+        page = report.speed_page({"AVX3": first, f"AVX3, {second['machine']}": second}, peers(1000, {"jax": 900}))
+        self.assertIn("| N 4096, D 64, 2 heads | 222.0 |", page)
+        self.assertIn(f"(AVX3; {second['machine']}", page)
+        self.assertNotIn("Another CPU", page)
+
     def test_a_lost_problem_has_a_row(self):
         lost = peers(1000, {"torch_sdpa": 900}, "causal_512_64")
         page = report.speed_page(record(), lost)
