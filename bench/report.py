@@ -420,10 +420,10 @@ def peers_sentence(by_target):
 
 def beside(forward, peers):
     """Returns the SIMD target and the record to show beside the comparison: of its machine, or else the first."""
-    cpus = {run["cpu"] for run in peers["runs"].values()} if peers else ()
-    ordered = best_first(forward)
-    name, record = next((item for item in ordered if item[1]["machine"] in cpus), ordered[0])
-    return name.partition(",")[0], record
+    compared = {(key.partition("/")[0], peers["runs"][result["run"]]["cpu"])
+                for key, result in peers["results"].items()} if peers else ()
+    records = [(name.partition(",")[0], record) for name, record in best_first(forward)]
+    return next((item for item in records if (item[0], item[1]["machine"]) in compared), records[0])
 
 
 def speed_page(forward, peers, grid=()):

@@ -200,6 +200,10 @@ class SpeedPage(unittest.TestCase):
         self.assertIn("| N 4096, D 64, 2 heads | 222.0 |", page)
         self.assertIn(f"(AVX3; {second['machine']}", page)
         self.assertNotIn("Another CPU", page)
+        page = report.speed_page({"AVX2": first, f"AVX3, {second['machine']}": second},
+                                 results.merge(peers(1000, {"jax": 900}), "b", {**RUN, "target": "AVX2", "cpu": "A third CPU"},
+                                               cells.every_cell()[1], 1, {}))
+        self.assertIn("| N 4096, D 64, 2 heads | 222.0 |", page)
 
     def test_a_lost_problem_has_a_row(self):
         lost = peers(1000, {"torch_sdpa": 900}, "causal_512_64")

@@ -147,6 +147,15 @@ def test_torch():
     same(fovea.attention(part.resolve_neg(), key, value), EXPECTED)
     with raises(ValueError, "query", "requires", "fovea.torch.attention()", "query.detach()"):
         fovea.attention(query.clone().requires_grad_(), key, value)
+    forward_mode = torch.autograd.forward_ad
+    with forward_mode.dual_level():
+        dual = forward_mode.make_dual(key, key)
+        for function in (fovea.attention, fovea.scaled_dot_product_attention):
+            with raises(ValueError, "key", "tangent", "key.detach()"):
+                function(query, dual, value)
+            same(function(query, dual.detach(), value), EXPECTED)
+        with pytest.raises(NotImplementedError, match="jvp"):
+            pytest.importorskip("fovea.torch").attention(query, dual, value)
     halves = [key.bfloat16(), value.half()]
     context, lse = fovea.attention(query, *halves, return_lse=True)
     found = fovea.attention_backward(query, *halves, context, lse, context, sinks=[0.0, 0.0])

@@ -312,6 +312,12 @@ bool Array::read_dlpack(const ArrayRequest& request) {
           "negation; {}.resolve_neg() has none",
           request.name, request.name);
     }
+    if (has_tangent(source_)) {
+      raise_value_error(
+          "{}: expected a tensor without a tangent, got one of forward-mode differentiation, "
+          "which Fovea does not have; {}.detach() has none",
+          request.name, request.name);
+    }
   } else if (is_instance(source_, "jax", "Array")) {
     framework_ = Framework::kJax;
     // DLPack does not report that JAX arrays are immutable.

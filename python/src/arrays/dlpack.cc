@@ -12,11 +12,12 @@ namespace nb = nanobind;
 namespace fovea::python {
 namespace {
 
-/// The type torch.Tensor, never released, and its exchange API. The API is null before the first
-/// call of know_torch(), or if torch lacks it.
+/// The type torch.Tensor, its exchange API, and the dictionary of torch.autograd.forward_ad; never
+/// released. They are null before the first call of know_torch(), or if torch lacks them.
 struct Torch {
   PyTypeObject* tensor = nullptr;
   const Exchange* exchange = nullptr;
+  PyObject* forward_mode = nullptr;
 };
 Torch torch_of_arrays;
 
@@ -101,6 +102,10 @@ void know_torch() {
   if (!type.is_valid() || !PyType_Check(type.ptr())) return PyErr_Clear();
   torch_of_arrays.tensor = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr()));
   torch_of_arrays.exchange = exchange_of(torch_of_arrays.tensor);
+  PyObject* const forward_mode = imported("torch.autograd.forward_ad");
+  if (forward_mode != nullptr && PyModule_Check(forward_mode)) {
+    torch_of_arrays.forward_mode = Py_NewRef(PyModule_GetDict(forward_mode));
+  }
 }
 
 bool is_false(PyObject* object, const char* name) {
@@ -125,6 +130,23 @@ bool is_negated(PyObject* tensor) {
   return value.ptr() != Py_False;
 }
 
+bool has_tangent(PyObject* tensor) {
+  // Outside torch.autograd.forward_ad.dual_level(), no tensor has one, and the level is -1. Asking
+  // the tensor takes longer.
+  static PyObject* const level_name = PyUnicode_InternFromString("_current_level");
+  PyObject* const names = torch_of_arrays.forward_mode;
+  if (names == nullptr) return false;
+  PyObject* const level = PyDict_GetItemWithError(names, level_name);
+  if (level == nullptr || !PyLong_Check(level) || PyLong_AsLong(level) < 0) return false;
+  PyObject* const unpack = PyDict_GetItemString(names, "unpack_dual");
+  if (unpack == nullptr) return false;
+  const nb::object dual = nb::steal(PyObject_CallOneArg(unpack, tensor));
+  if (!dual.is_valid()) nb::raise_python_error();
+  const nb::object tangent = nb::steal(PyObject_GetAttrString(dual.ptr(), "tangent"));
+  if (!tangent.is_valid()) nb::raise_python_error();
+  return !tangent.is_none();
+}
+
 std::string text_of(PyObject* object, const char* name) {
   const nb::object value = nb::steal(PyObject_GetAttrString(object, name));
   const nb::object text = nb::steal(value.is_valid() ? PyObject_Str(value.ptr()) : nullptr);
@@ -140,7 +162,10 @@ const Exchange* torch_exchange() { return torch_of_arrays.exchange; }
 bool exchanged(PyObject* source, bool without_gradient, nb::dlpack::dltensor& tensor) {
   const Exchange* const exchange = torch_of_arrays.exchange;
   if (exchange == nullptr || Py_TYPE(source) != torch_of_arrays.tensor) return false;
-  if ((!without_gradient && requires_gradient(source)) || is_negated(source)) return false;
+  if ((!without_gradient && requires_gradient(source)) || is_negated(source) ||
+      has_tangent(source)) {
+    return false;
+  }
   if (exchange->tensor_of(source, &tensor) == 0) return true;
   PyErr_Clear();
   return false;

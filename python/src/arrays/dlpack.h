@@ -69,6 +69,9 @@ bool is_false(PyObject* object, const char* name);
 bool requires_gradient(PyObject* tensor);
 /// Returns whether a torch tensor has a lazy negation. Returns true if the tensor raises an error.
 bool is_negated(PyObject* tensor);
+/// Returns whether a torch tensor has a tangent of forward-mode differentiation. Throws
+/// nb::python_error. Called after know_torch().
+bool has_tangent(PyObject* tensor);
 /// Returns an attribute as text; empty if that fails.
 std::string text_of(PyObject* object, const char* name);
 
@@ -79,8 +82,9 @@ bool torch_is_known();
 /// Returns the exchange API of torch.Tensor; null before know_torch(), or if torch lacks it.
 const Exchange* torch_exchange();
 /// Reads a tensor of the exact type torch.Tensor through the exchange API. Returns false for
-/// special cases (a gradient, a lazy negation, no strides), which __dlpack__() handles and reports.
-/// With `without_gradient`, the caller guarantees that the tensor requires no gradient.
+/// special cases (a gradient, a tangent, a lazy negation, no strides), which __dlpack__() handles
+/// or read_dlpack() reports. With `without_gradient`, the caller guarantees that the tensor
+/// requires no gradient.
 bool exchanged(PyObject* source, bool without_gradient, nanobind::dlpack::dltensor& tensor);
 
 }  // namespace fovea::python

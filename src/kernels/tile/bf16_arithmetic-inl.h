@@ -56,15 +56,17 @@ alignas(64) constexpr float kRootsOfTwo[32] = {
     1.8340081f,  1.87416768f, 1.91520655f, 1.95714414f};
 
 /// 2^x = factor 2^floor(exponent), with a relative error of 1.8e-7: x is the sum of a multiple of
-/// 1/32, whose power is selected from a table by one instruction, and a rest of at most 1/64, for
-/// which a polynomial of degree 2 suffices. Half of the multiplications of a polynomial without a
-/// table. For -inf, the factor is NaN, and vscalefps returns 0.
+/// 1/32, whose power is selected from a table by one instruction, and a rest of magnitude at most
+/// 1/64, for which a polynomial of degree 2 suffices: three multiplications instead of five. From
+/// magnitudes of 2^17 on, the rest is larger, but then 2^x is 0 or infinite in float32, whatever
+/// the factor. If x is -inf or inf, the factor is NaN; vscalefps returns 0 or inf all the same.
 struct SplitExp2 {
   Vector factor, exponent;
 
   HWY_INLINE explicit SplitExp2(Vector x) {
     const Floats d;
-    // 1.5 * 2^18 rounds to a multiple of 1/32, whose remainder modulo 1 is in the low five bits.
+    // Adding 1.5 * 2^18 rounds x to a multiple of 1/32, whose place between two integers is in the
+    // low five bits.
     const Vector magic = hn::Set(d, 393216.0f);
     const Vector shifted = hn::Add(x, magic);
     exponent = hn::Sub(shifted, magic);

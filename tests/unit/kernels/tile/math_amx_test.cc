@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,8 +62,12 @@ class AttentionMathOfTiles : public ::testing::Test {
 };
 
 TEST_F(AttentionMathOfTiles, Exp2WithinRelativeError2e7) {
-  std::vector<float> numbers = numbers_to(127.9F);
+  std::vector<float> numbers = numbers_to(std::nextafter(128.0F, 0.0F));
   for (const float x : numbers_to(126.0F)) numbers.push_back(-x);
+  // Halfway between two powers of the table, and next to it.
+  for (float x = -126.0F + 1.0F / 64; x < 128.0F; x += 1.0F / 32) {
+    for (const float near : {-1e9F, x, 1e9F}) numbers.push_back(std::nextafter(x, near));
+  }
   const std::vector<float> found = exp2_of(numbers);
   double worst = 0.0;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
