@@ -145,18 +145,23 @@ int thread_count(const Execution& execution, std::int64_t items) {
   return static_cast<int>(std::clamp<std::int64_t>(items, 1, std::max(allowed, 1)));
 }
 
-void for_each_item(const Execution& execution, int threads, std::int64_t items, const Work& work) {
+void for_each_item(const Execution& execution, Threads threads, std::int64_t items,
+                   const Work& work) {
   Call call(execution, work, items);
   call.report(0);
-  if (in_pool_item() || omp_get_active_level() >= omp_get_max_active_levels()) threads = 1;
+  if (in_pool_item() || omp_get_active_level() >= omp_get_max_active_levels()) threads.count = 1;
+  const bool is_short = threads.count > 1 && threads.are_awake;
   if (call.ends()) {
     // No item is started.
-  } else if (threads > 1 && openmp_scopes > 0 && openmp_team.awake()) {
-    run_on_openmp(call, items, threads);
+  } else if (threads.count > 1 && openmp_scopes > 0 && openmp_team.awake()) {
+    run_on_openmp(call, items, threads.count);
   } else {
+    if (is_short && !short_call_has_workers()) threads.count = 1;
     // omp_get_num_procs() is a system call, a fifth of the time of the smallest call.
-    const int all = threads <= 1 ? 1 : std::min(omp_get_num_procs(), omp_get_thread_limit());
-    run_in_pool(call, items, {.threads = threads, .all_threads = std::max(threads, all)});
+    const int all = threads.count <= 1 ? 1 : std::min(omp_get_num_procs(), omp_get_thread_limit());
+    run_in_pool(call, items,
+                {.threads = threads.count, .all_threads = std::max(threads.count, all)});
+    if (is_short) end_short_call();
   }
   call.finish();
 }

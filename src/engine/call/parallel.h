@@ -31,13 +31,23 @@ class Work {
 /// at most one per item. Returns 1 in a forked child, where other threads no longer exist.
 FOVEA_API int thread_count(const Execution& execution, std::int64_t items);
 
-/// Calls work(item, thread) for every item in [0, items), with thread in [0, threads). Items are
-/// started in order, and those that have started are done on return. A call from within an item of
-/// a call with several threads uses only its thread, as does one from within OpenMP's parallel
+/// The threads of a call.
+struct Threads {
+  int count = 1;
+  bool are_awake =
+      false;  ///< only threads that are awake, because waking one takes longer (pool.h)
+
+  Threads(int all, bool awake = false)  // NOLINT: implicit on purpose
+      : count(all), are_awake(awake) {}
+};
+
+/// Calls work(item, thread) for every item in [0, items), with thread in [0, threads.count). Items
+/// are started in order, and those that have started are done on return. A call from within an item
+/// of a call with several threads uses only its thread, as does one from within OpenMP's parallel
 /// regions, if OpenMP does not nest them. Throws Stopped after a stop request through
 /// execution.stop, and rethrows exceptions of `work` and execution.progress. Items that have not
 /// started by then are skipped.
-FOVEA_API void for_each_item(const Execution& execution, int threads, std::int64_t items,
+FOVEA_API void for_each_item(const Execution& execution, Threads threads, std::int64_t items,
                              const Work& work);
 
 /// While such an object exists, parallel calls of its thread run on OpenMP's threads instead of

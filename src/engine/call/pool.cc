@@ -32,11 +32,16 @@
 namespace fovea::engine {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr int kMaxWorkers = 1023;
 constexpr int kMaxJobs = 64;  // concurrent calls; any further one runs on its caller alone
 
 // How long a thread spins before it sleeps.
 constexpr std::chrono::microseconds kMaxSpin{50};
+// A short call that follows another one within this time wakes workers. Less than kMaxSpin, so that
+// workers are still awake for the next call of a series.
+constexpr std::chrono::microseconds kSoon{25};
 // How long a worker's CPU time has to stand still before the worker counts as preempted.
 constexpr std::chrono::microseconds kStandstill{20};
 constexpr int kMaxChecks = 100;  // of this kind, before the caller sleeps in any case
@@ -68,7 +73,6 @@ void relax() {
 /// Spins until `ready` returns true or the time is over. Returns whether it returned true.
 template <class Ready>
 bool spin(std::chrono::nanoseconds time, const Ready& ready) {
-  using Clock = std::chrono::steady_clock;
   if (ready()) return true;
   const Clock::time_point end = Clock::now() + time;
   do {
@@ -105,6 +109,7 @@ alignas(64) constinit Word opened = 0;                // how often a job was ope
 alignas(64) constinit std::atomic<int> callers = 0;
 constinit std::atomic<int> wanted = 0;    // workers, by all open jobs
 constinit std::atomic<int> spinning = 0;  // workers that will see a job without being woken
+constinit std::atomic<Clock::time_point> last_short_end{};  // of all callers
 
 // ---- Workers ------------------------------------------------------------------------------------
 
@@ -337,6 +342,12 @@ void stay_loaded() {
 }
 
 bool in_pool_item() { return within_item; }
+
+bool short_call_has_workers() {
+  return spinning.load(std::memory_order_relaxed) > 0 ||
+         Clock::now() - last_short_end.load(std::memory_order_relaxed) < kSoon;
+}
+void end_short_call() { last_short_end.store(Clock::now(), std::memory_order_relaxed); }
 
 void run_in_pool(PoolItems& items, std::int64_t count, const PoolLimits& limits) {
   if (within_item || limits.threads <= 1) return run_alone(items, count);

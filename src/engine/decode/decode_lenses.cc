@@ -125,9 +125,10 @@ void watch_decoding(const Problem& problem, const Cache& cache, const TensorView
   Execution execution = problem.options.execution;
   execution.progress = nullptr;  // already reported by the first pass
   const std::int64_t items = plan.items() / plan.parts();
-  const int threads = std::min<int>(plan.threads(), thread_count(execution, items));
+  Threads threads = plan.threads();
+  threads.count = std::min(threads.count, thread_count(execution, items));
   const Workspace workspace({}, plan.workspace_bytes());
-  const Workspace rows({}, static_cast<std::size_t>(threads) * row_bytes);
+  const Workspace rows({}, static_cast<std::size_t>(threads.count) * row_bytes);
   for_each_item(execution, threads, items, [&](std::int64_t number, int thread) {
     const std::int64_t head = number % shape.kv_heads * group;
     const std::int64_t item_number = number / shape.kv_heads;

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "engine/call/heads_together.h"
-#include "engine/call/parallel.h"
 #include "engine/call/rows.h"
 #include "engine/call/workspace.h"
 #include "kernels/simd/target.h"
@@ -29,9 +28,10 @@ static_assert(kPartBytes % kChunkBytes == 0 && kPartBytes % kCachedChunkBytes ==
 // remain to keep all threads busy.
 constexpr std::int64_t kMaxScoreBytes = 512 << 10;
 constexpr std::int64_t kItemsPerThread = 2;
-// Below this many bytes of keys and multiply-adds, starting threads costs more than it saves.
-constexpr double kBytesWorthAThread = 2 << 20;
-constexpr double kProductsWorthAThread = 2 << 20;
+// Below this many bytes of keys and multiply-adds, waking threads costs more than it saves, and
+// below a quarter of it, even sharing items with threads that are awake.
+constexpr double kBytesWorthWaking = 2 << 20, kProductsWorthWaking = 2 << 20;
+constexpr double kShareOfAwake = 0.25;
 // Decoding is the faster pass up to this many queries, from kMinDecodedKeys keys on. Where pairs of
 // bfloat16 are multiplied, it is for few keys too, and for more queries the more keys there are,
 // until the queries fill a vector. The tile unit has a faster pass for more queries, and rows of
@@ -190,8 +190,10 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
   const double keys = heads * static_cast<double>(std::max(size.most_keys, kKeysOfAHead));
   const double products =
       keys * static_cast<double>(setup_.most_rows_of_head() * (setup_.head_dim + setup_.value_dim));
-  const bool alone = keys * static_cast<double>(key_bytes) < kBytesWorthAThread &&
-                     products < kProductsWorthAThread;
+  const double work = std::max(keys * static_cast<double>(key_bytes) / kBytesWorthWaking,
+                               products / kProductsWorthWaking);
+  short_ = work < 1.0;
+  const bool alone = work < kShareOfAwake;
   const auto threads_for = [&](std::int64_t items) {
     return alone ? 1 : thread_count(problem.options.execution, items);
   };

@@ -12,6 +12,7 @@
 #include "fovea/paged_key_value.h"
 #include "fovea/tensor.h"
 
+#include "engine/call/parallel.h"
 #include "engine/call/problem.h"
 #include "kernels/decode/decode.h"
 #include "problem/problem_shape.h"
@@ -92,7 +93,7 @@ class DecodePlan {
   std::int64_t parts() const { return parts_; }
   /// Returns the number of items into which the kv heads of one part of a sequence are divided.
   std::int64_t items_of_heads() const { return items_of_heads_; }
-  int threads() const { return threads_; }
+  Threads threads() const { return {threads_, short_}; }
 
   /// Returns the item of part `part` of the keys, with `queries` queries starting at `first_query`.
   /// `head` is the item's first query head. An item covers at most setup().most_heads kv heads.
@@ -125,6 +126,7 @@ class DecodePlan {
   std::int64_t items_ = 0;
   std::size_t scratch_bytes_ = 0, part_bytes_ = 0;
   int threads_ = 1;
+  bool short_ = false;  // less work than waking a thread takes
 };
 
 }  // namespace fovea::engine

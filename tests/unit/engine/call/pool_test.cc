@@ -126,6 +126,35 @@ TEST(PoolThreads, WorkersJoin) {
   }
 }
 
+TEST(PoolThreads, ShortCallsRunAloneUnlessWorkersAreAwake) {
+  const auto threads_of_call = [](Threads threads) {
+    std::atomic<int> most = 0;
+    for_each_item({}, threads, 64, [&](std::int64_t, int thread) {
+      if (thread > most) most = thread;
+      const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(1);
+      while (std::chrono::steady_clock::now() < end) {
+      }
+    });
+    return most + 1;
+  };
+  for (int again = 0; again < 5; ++again) {
+    EXPECT_TRUE(wait_for([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // workers fall asleep
+      return threads_of_call({2, true}) == 1;
+    }));
+  }
+  // A series of short calls wakes a worker, and a usual call leaves one awake for a short call.
+  EXPECT_TRUE(wait_for([&] {
+    int most = 0;
+    for (int call = 0; call < 1000; ++call) most = std::max(most, threads_of_call({2, true}));
+    return most == 2;
+  }));
+  EXPECT_TRUE(wait_for([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return threads_of_call(2) == 2 && threads_of_call({2, true}) == 2;
+  }));
+}
+
 TEST(PoolThreads, ItemsMayWaitForEarlierOnes) {
   constexpr std::int64_t kItems = 40, kPositions = 50;
   for (const int threads : kThreadCounts) {
