@@ -94,6 +94,7 @@ class OpenMpTeam {
   void set_threads(int threads) {
     known_ = std::min(static_cast<std::size_t>(threads) - 1, clocks_.size());
   }
+  bool known() const { return known_ > 0; }
   /// Returns whether the CPU time of the team's threads advances: they spin after a parallel region
   /// of this program. Also true if the team is unknown or has changed.
   bool awake() {
@@ -150,13 +151,14 @@ void for_each_item(const Execution& execution, Threads threads, std::int64_t ite
   Call call(execution, work, items);
   call.report(0);
   if (in_pool_item() || omp_get_active_level() >= omp_get_max_active_levels()) threads.count = 1;
-  const bool is_short = threads.count > 1 && threads.are_awake;
+  const bool is_short = threads.count > 1 && threads.for_short_call;
   if (call.ends()) {
     // No item is started.
-  } else if (threads.count > 1 && openmp_scopes > 0 && openmp_team.awake()) {
+  } else if (threads.count > 1 && openmp_scopes > 0 && (!is_short || openmp_team.known()) &&
+             openmp_team.awake()) {
     run_on_openmp(call, items, threads.count);
   } else {
-    if (is_short && !short_call_has_workers()) threads.count = 1;
+    if (is_short) threads.count = std::min(threads.count, threads_of_short_call());
     // omp_get_num_procs() is a system call, a fifth of the time of the smallest call.
     const int all = threads.count <= 1 ? 1 : std::min(omp_get_num_procs(), omp_get_thread_limit());
     run_in_pool(call, items,

@@ -31,14 +31,14 @@ class Work {
 /// at most one per item. Returns 1 in a forked child, where other threads no longer exist.
 FOVEA_API int thread_count(const Execution& execution, std::int64_t items);
 
-/// The threads of a call.
+/// The threads of a call. A short call takes less time than waking a thread; only threads that are
+/// awake help it, and a thread is woken only in a series of such calls (pool.h).
 struct Threads {
-  int count = 1;
-  bool are_awake =
-      false;  ///< only threads that are awake, because waking one takes longer (pool.h)
+  int count;
+  bool for_short_call;
 
-  Threads(int all, bool awake = false)  // NOLINT: implicit on purpose
-      : count(all), are_awake(awake) {}
+  Threads(int all, bool is_short = false)  // NOLINT: implicit on purpose
+      : count(all), for_short_call(is_short) {}
 };
 
 /// Calls work(item, thread) for every item in [0, items), with thread in [0, threads.count). Items

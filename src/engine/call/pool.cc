@@ -39,8 +39,8 @@ constexpr int kMaxJobs = 64;  // concurrent calls; any further one runs on its c
 
 // How long a thread spins before it sleeps.
 constexpr std::chrono::microseconds kMaxSpin{50};
-// A short call that follows another one within this time wakes workers. Less than kMaxSpin, so that
-// workers are still awake for the next call of a series.
+// A short call that follows another one within this time wakes a worker. Less than kMaxSpin, so
+// that the worker is still awake for the next call of a series.
 constexpr std::chrono::microseconds kSoon{25};
 // How long a worker's CPU time has to stand still before the worker counts as preempted.
 constexpr std::chrono::microseconds kStandstill{20};
@@ -109,7 +109,6 @@ alignas(64) constinit Word opened = 0;                // how often a job was ope
 alignas(64) constinit std::atomic<int> callers = 0;
 constinit std::atomic<int> wanted = 0;    // workers, by all open jobs
 constinit std::atomic<int> spinning = 0;  // workers that will see a job without being woken
-constinit std::atomic<Clock::time_point> last_short_end{};  // of all callers
 
 // ---- Workers ------------------------------------------------------------------------------------
 
@@ -125,6 +124,7 @@ constinit std::atomic<int> worker_count = 0;
 constinit std::mutex starting;
 
 thread_local bool within_item = false;
+thread_local Clock::time_point last_short_end{};  // of this caller
 
 /// Runs items of a job until none are left. Returns whether there was one.
 bool help(int number, Worker& me) {
@@ -343,11 +343,11 @@ void stay_loaded() {
 
 bool in_pool_item() { return within_item; }
 
-bool short_call_has_workers() {
-  return spinning.load(std::memory_order_relaxed) > 0 ||
-         Clock::now() - last_short_end.load(std::memory_order_relaxed) < kSoon;
+int threads_of_short_call() {
+  const bool soon = Clock::now() - last_short_end < kSoon;
+  return 1 + spinning.load(std::memory_order_relaxed) + (soon ? 1 : 0);
 }
-void end_short_call() { last_short_end.store(Clock::now(), std::memory_order_relaxed); }
+void end_short_call() { last_short_end = Clock::now(); }
 
 void run_in_pool(PoolItems& items, std::int64_t count, const PoolLimits& limits) {
   if (within_item || limits.threads <= 1) return run_alone(items, count);

@@ -125,10 +125,12 @@ void watch_decoding(const Problem& problem, const Cache& cache, const TensorView
   Execution execution = problem.options.execution;
   execution.progress = nullptr;  // already reported by the first pass
   const std::int64_t items = plan.items() / plan.parts();
-  Threads threads = plan.threads();
-  threads.count = std::min(threads.count, thread_count(execution, items));
+  // A short call is not a series, although this is its second pass.
+  const Threads of_plan = plan.threads();
+  const int threads =
+      of_plan.for_short_call ? 1 : std::min(of_plan.count, thread_count(execution, items));
   const Workspace workspace({}, plan.workspace_bytes());
-  const Workspace rows({}, static_cast<std::size_t>(threads.count) * row_bytes);
+  const Workspace rows({}, static_cast<std::size_t>(threads) * row_bytes);
   for_each_item(execution, threads, items, [&](std::int64_t number, int thread) {
     const std::int64_t head = number % shape.kv_heads * group;
     const std::int64_t item_number = number / shape.kv_heads;

@@ -28,10 +28,10 @@ static_assert(kPartBytes % kChunkBytes == 0 && kPartBytes % kCachedChunkBytes ==
 // remain to keep all threads busy.
 constexpr std::int64_t kMaxScoreBytes = 512 << 10;
 constexpr std::int64_t kItemsPerThread = 2;
-// Below this many bytes of keys and multiply-adds, waking threads costs more than it saves, and
-// below a quarter of it, even sharing items with threads that are awake.
+// Below this many bytes of keys and multiply-adds, waking threads costs more than it saves. Beside
+// the caller, each thread that is awake needs this share of them.
 constexpr double kBytesWorthWaking = 2 << 20, kProductsWorthWaking = 2 << 20;
-constexpr double kShareOfAwake = 0.25;
+constexpr double kShareWorthAThread = 0.25;
 // Decoding is the faster pass up to this many queries, from kMinDecodedKeys keys on. Where pairs of
 // bfloat16 are multiplied, it is for few keys too, and for more queries the more keys there are,
 // until the queries fill a vector. The tile unit has a faster pass for more queries, and rows of
@@ -193,13 +193,16 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
   const double work = std::max(keys * static_cast<double>(key_bytes) / kBytesWorthWaking,
                                products / kProductsWorthWaking);
   short_ = work < 1.0;
-  const bool alone = work < kShareOfAwake;
   const auto threads_for = [&](std::int64_t items) {
-    return alone ? 1 : thread_count(problem.options.execution, items);
+    if (work < kShareWorthAThread) return 1;
+    const int threads = thread_count(problem.options.execution, items);
+    return short_ ? std::min(threads, 1 + static_cast<int>(work / kShareWorthAThread)) : threads;
   };
   if (size.heads_together && one_pass) {
     const std::int64_t of_one_head = size.sequences * size.kv_heads * parts_;
-    setup_.most_heads = heads_together(of_one_head / threads_for(of_one_head), size.kv_heads);
+    // A short call is usually alone, and then takes longer with more items.
+    const int threads = short_ ? 1 : threads_for(of_one_head);
+    setup_.most_heads = heads_together(of_one_head / threads, size.kv_heads);
   }
   items_of_heads_ = (size.kv_heads + setup_.most_heads - 1) / setup_.most_heads;
   items_ = setup_.most_rows() == 0 ? 0 : size.sequences * items_of_heads_ * parts_;

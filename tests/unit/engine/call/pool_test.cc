@@ -127,31 +127,38 @@ TEST(PoolThreads, WorkersJoin) {
 }
 
 TEST(PoolThreads, ShortCallsRunAloneUnlessWorkersAreAwake) {
-  const auto threads_of_call = [](Threads threads) {
+  const auto threads_of_call = [](Threads threads, std::chrono::microseconds item_time) {
     std::atomic<int> most = 0;
-    for_each_item({}, threads, 64, [&](std::int64_t, int thread) {
+    for_each_item({}, threads, 16, [&](std::int64_t, int thread) {
       if (thread > most) most = thread;
-      const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(1);
+      const auto end = std::chrono::steady_clock::now() + item_time;
       while (std::chrono::steady_clock::now() < end) {
       }
     });
     return most + 1;
   };
-  for (int again = 0; again < 5; ++again) {
-    EXPECT_TRUE(wait_for([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // workers fall asleep
-      return threads_of_call({2, true}) == 1;
-    }));
-  }
+  constexpr std::chrono::microseconds kShort{2}, kLong{500};
+  const Threads two_of_short{2, true};
+  ASSERT_TRUE(wait_for([&] { return threads_of_call(2, kLong) == 2; }));  // a worker exists
+  // Workers fall asleep between the calls. They would have time to join.
+  EXPECT_TRUE(wait_for([&] {
+    for (int call = 0; call < 5; ++call) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (threads_of_call(two_of_short, kLong) != 1) return false;
+    }
+    return true;
+  }));
   // A series of short calls wakes a worker, and a usual call leaves one awake for a short call.
   EXPECT_TRUE(wait_for([&] {
     int most = 0;
-    for (int call = 0; call < 1000; ++call) most = std::max(most, threads_of_call({2, true}));
+    for (int call = 0; call < 1000; ++call) {
+      most = std::max(most, threads_of_call(two_of_short, kShort));
+    }
     return most == 2;
   }));
   EXPECT_TRUE(wait_for([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return threads_of_call(2) == 2 && threads_of_call({2, true}) == 2;
+    return threads_of_call(2, kLong) == 2 && threads_of_call(two_of_short, kLong) == 2;
   }));
 }
 
