@@ -117,6 +117,7 @@ def same(found, expected):
     np.testing.assert_allclose(wide(found), wide(expected), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 def test_torch():
     torch = pytest.importorskip("torch", exc_type=ImportError)
     numpys = tensors((2, 5, 8), kv_len=6)
