@@ -33,11 +33,11 @@ struct PoolLimits {
 /// A call from within an item of a call with several threads runs on its thread alone.
 void run_in_pool(PoolItems& items, std::int64_t count, const PoolLimits& limits);
 
-/// Returns how many threads a call should have at most that takes less time than waking a worker:
-/// the caller and the workers that are awake. One more if the call soon follows another such call
-/// of this thread, because a worker that is woken now will still be awake for the next one.
+/// Returns the maximum number of threads for a short call, one that takes less time than waking a
+/// worker: the caller and the workers that are awake. It is one more if the call soon follows
+/// another short call of this thread: a worker that is woken now will be awake for the next one.
 int threads_of_short_call();
-/// Called after each such call.
+/// Must be called after each short call.
 void end_short_call();
 
 /// Returns whether this thread runs an item of a call with several threads.

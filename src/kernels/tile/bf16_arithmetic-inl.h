@@ -168,7 +168,7 @@ struct Bf16Arithmetic {
   static constexpr std::int64_t kRowStride = kPanelLanes / 2;
 
   /// Returns 2^x as fovea::exp2_of_nonpositive() does, but with a relative error of 2e-7, and
-  /// exactly 0 below -126. A polynomial that is less exact would visibly affect lse.
+  /// exactly 0 below -126. A larger error would be visible in lse.
   static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
     const __mmask16 normal = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
     const SplitExp2 power(x);
