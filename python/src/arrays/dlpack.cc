@@ -131,8 +131,8 @@ bool is_negated(PyObject* tensor) {
 }
 
 bool has_tangent(PyObject* tensor) {
-  // Outside torch.autograd.forward_ad.dual_level(), no tensor has one, and the level is -1. Asking
-  // the tensor takes longer.
+  // The level is -1 outside torch.autograd.forward_ad.dual_level(), where no tensor has a tangent.
+  // Testing the level is faster than unpacking the tensor.
   static PyObject* const level_name = PyUnicode_InternFromString("_current_level");
   PyObject* const names = torch_of_arrays.forward_mode;
   if (names == nullptr) return false;

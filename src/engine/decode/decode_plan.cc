@@ -28,8 +28,8 @@ static_assert(kPartBytes % kChunkBytes == 0 && kPartBytes % kCachedChunkBytes ==
 // remain to keep all threads busy.
 constexpr std::int64_t kMaxScoreBytes = 512 << 10;
 constexpr std::int64_t kItemsPerThread = 2;
-// Below this many bytes of keys and multiply-adds, waking threads costs more than it saves. Beside
-// the caller, each thread that is awake needs this share of them.
+// Below this many bytes of keys and multiply-adds, waking threads costs more than it saves. Such a
+// call has one more thread for each such share of them.
 constexpr double kBytesWorthWaking = 2 << 20, kProductsWorthWaking = 2 << 20;
 constexpr double kShareWorthAThread = 0.25;
 // Decoding is the faster pass up to this many queries, from kMinDecodedKeys keys on. Where pairs of
