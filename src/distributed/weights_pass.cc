@@ -36,7 +36,8 @@ void WeightsPass::run(const std::function<void(const Part&)>& work) {
       shape.q_len = queries;
       shape.kv_len = block.range.keys;
       // `memory` is empty, because no outputs are checked.
-      const engine::Problem problem{own.query, own.key, own.key, options, {}, shape};
+      const double scale = score_scale(options.score, own.query.extent(3));
+      const engine::Problem problem{own.query, own.key, own.key, options, {}, shape, scale};
       work({block.range, block.first, own, problem});
     });
   });

@@ -65,7 +65,7 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardInputs& inputs,
   forward.value_dim = problem.value_dim();
   forward.most_keys = most_keys_;
   forward.most_panels = 1;
-  forward.scale = problem.scale();
+  forward.scale = problem.scale;
   setup_.grad_context = inputs.grad_context.dtype();
   setup_.most_queries = most_queries;
   const kernels::BackwardSizes sizes = kernels::backward_sizes(setup_);

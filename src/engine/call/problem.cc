@@ -46,7 +46,8 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
       value,
       options,
       {check_input(query, "query"), check_input(key, "key"), check_input(value, "value")},
-      shape_of(query, key, value, options)};
+      shape_of(query, key, value, options),
+      score_scale(options.score, query.extent(3))};
   if (key.extent(3) != query.extent(3)) {
     fail_argument("key", "expected dim {} as query has, got {}", query.extent(3), key.extent(3));
   }
@@ -55,7 +56,7 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
     fail_argument("threads", "expected 0 (as many as OpenMP says) or more, got {}",
                   options.execution.threads);
   }
-  if (!problem.is_float64()) check_float32(options.score, problem.scale());
+  if (!problem.is_float64()) check_float32(options.score, problem.scale);
   return problem;
 }
 

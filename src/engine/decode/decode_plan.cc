@@ -174,7 +174,7 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
   setup_.q_heads = problem.shape.q_heads;
   setup_.group = size.group;
   setup_.most_queries = size.most_queries;
-  setup_.scale = problem.scale();
+  setup_.scale = problem.scale;
   // Zen 4 was slower with similar prefetching, and nothing but the family of the CPU tells them
   // apart. Intel's CPUs were not measured.
   setup_.four_rows = kernels::is_zen5();

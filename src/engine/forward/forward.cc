@@ -44,38 +44,27 @@ kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs&
   const ProblemShape& shape = problem.shape;
   const AttentionOptions& options = problem.options;
   const SequenceSpan span = sequence_span(options, shape, item.sequence);
-  const std::int64_t kv_head = item.head / (shape.q_heads / shape.kv_heads);
 
-  kernels::ForwardItem made;
-  made.q_begin = item.q_begin;
-  made.q_end = item.q_end;
-  made.in_place = item.in_place;
-  kernels::ForwardHead& head = made.head;
-  head.origin = {.batch = item.sequence,
-                 .head = item.head,
-                 .offset = query_offset(options, shape, item.sequence),
-                 .query_start = span.query_start,
-                 .key_start = span.key_start};
-  head.kv_len = span.kv_len;
-  head.query = rows_of(problem.query, span.batch, item.head, span.query_start);
-  head.key = rows_of(problem.key, span.batch, kv_head, span.key_start);
-  head.value = rows_of(problem.value, span.batch, kv_head, span.key_start);
-  head.context = rows_of(outputs.context, span.batch, item.head, span.query_start);
-  head.lse = rows_of(outputs.lse, span.batch, item.head, span.query_start);
-  head.bias = bias_rows(options.score.bias, span, item.head);
-  if (item.heads > 1) {
-    head.heads = item.heads;
-    head.q_len = span.q_len;
-    head.query_head_stride = head_stride(problem.query);
-    head.context_head_stride = head_stride(outputs.context);
-    head.lse_head_stride = head_stride(outputs.lse);
-  }
-  return made;
-}
-
-/// Returns the problem with other options, which must outlive it.
-Problem with_options(const Problem& problem, const AttentionOptions& options) {
-  return {problem.query, problem.key, problem.value, options, problem.memory, problem.shape};
+  return {.head = {.origin = {.batch = item.sequence,
+                              .head = item.head,
+                              .offset = query_offset(options, shape, item.sequence),
+                              .query_start = span.query_start,
+                              .key_start = span.key_start},
+                   .kv_len = span.kv_len,
+                   .query = rows_of(problem.query, span.batch, item.head, span.query_start),
+                   .key = rows_of(problem.key, span.batch, item.kv_head, span.key_start),
+                   .value = rows_of(problem.value, span.batch, item.kv_head, span.key_start),
+                   .context = rows_of(outputs.context, span.batch, item.head, span.query_start),
+                   .lse = rows_of(outputs.lse, span.batch, item.head, span.query_start),
+                   .bias = bias_rows(options.score.bias, span, item.head),
+                   .heads = item.heads,
+                   .q_len = span.q_len,
+                   .query_head_stride = head_stride(problem.query),
+                   .context_head_stride = head_stride(outputs.context),
+                   .lse_head_stride = head_stride(outputs.lse)},
+          .q_begin = item.q_begin,
+          .q_end = item.q_end,
+          .in_place = item.in_place};
 }
 
 void forward_fused(const Problem& problem, bool decoded, const AttentionOutputs& outputs) {
@@ -136,7 +125,7 @@ void forward_in_tiles(const Problem& problem, const AttentionOutputs& outputs) {
 
   JoinedProgress joined(problem.options.execution);
   AttentionOptions options = problem.options;
-  const Problem part = with_options(problem, options);
+  const Problem part = problem.with_options(options);
   options.execution = joined.next(ForwardPlan(problem, false, false, lenses).items());
   forward_fused(part, false, {.context = outputs.context, .lse = outputs.lse});
   options.execution = joined.next(0);
@@ -149,7 +138,7 @@ std::size_t workspace_bytes(const Problem& problem, const Lenses& lenses) {
   // Work items are largest with a single thread.
   AttentionOptions on_one_thread = problem.options;
   on_one_thread.execution.threads = 1;
-  const Problem alone = with_options(problem, on_one_thread);
+  const Problem alone = problem.with_options(on_one_thread);
   const kernels::LensSetup setup = lens_setup(problem, lenses);
   std::size_t bytes = decode_workspace_bytes(problem, Decoded::kFaster);
   for (const Problem* const planned : {&problem, &alone}) {
@@ -176,7 +165,7 @@ void forward_in_passes(const Problem& problem, const Passes& passes,
   }
   JoinedProgress joined(problem.options.execution);
   AttentionOptions options = problem.options;
-  const Problem part = with_options(problem, options);
+  const Problem part = problem.with_options(options);
   if (passes.tiles) {
     options.execution = joined.next(decoding + watching);
     forward_in_tiles(part, outputs);

@@ -42,6 +42,12 @@ std::int64_t round_up(std::int64_t number, std::int64_t multiple) {
   return (number + multiple - 1) / multiple * multiple;
 }
 
+/// Returns where part `part` begins if `count` things are divided into `parts` even parts. Divides
+/// only if needed, because the smallest calls would spend a twentieth of their time on it.
+std::int64_t part_begin(std::int64_t part, std::int64_t parts, std::int64_t count) {
+  return parts == 1 ? part * count : part * count / parts;
+}
+
 /// Text generation does not use dropout, so decoding has no kernels for it.
 bool is_decoded(const Problem& problem, const SequenceSpan& span) {
   return problem.options.dropout.probability == 0 && has_few_queries(problem, span);
@@ -73,7 +79,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   setup_.q_heads = shape.q_heads;
   setup_.head_dim = problem.head_dim();
   setup_.value_dim = context ? problem.value_dim() : 0;
-  setup_.scale = problem.scale();
+  setup_.scale = problem.scale;
   setup_.lenses = lenses;
   const kernels::ForwardSizes sizes = kernels::forward_sizes(setup_);
   const std::int64_t chunk_panels = std::max(lenses.chunk_panels, sizes.item_panels);
@@ -81,12 +87,12 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   in_place_rows_ = sizes.in_place_lanes * lenses.chunk_panels;
   if (shape.q_heads != shape.kv_heads && !lenses.any()) in_place_vector_ = sizes.in_place_vector;
 
+  if (shape.sequences == 0 && shape.batch > 0) batch_division_ = divide(0);
   std::int64_t all_chunks = 0;
-  for (std::int64_t s = 0; s < shape.items(); ++s) {
-    const SequenceSpan span = this->span(s);
-    setup_.most_keys = std::max(setup_.most_keys, span.kv_len);
-    all_chunks += chunks(rows(span)) * groups(span);
-  }
+  for_each_division([&](const Division& division, std::int64_t count) {
+    setup_.most_keys = std::max(setup_.most_keys, division.kv_len);
+    all_chunks += count * division.chunks * division.groups;
+  });
   const std::int64_t row_numbers = std::max<std::int64_t>(1, setup_.head_dim + problem.value_dim());
   const auto block_keys = [&](std::int64_t number_bytes) {
     const std::int64_t fit = kBlockBytes / (row_numbers * number_bytes);
@@ -117,44 +123,55 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
           : std::clamp(all_chunks / (cut_for_ * (sizes.block_keys > 0 ? kLargeItemsPerThread
                                                                       : kItemsPerThread)),
                        std::min(chunk_panels > 1 ? 1 : kMinPanels, most_chunks), most_chunks);
-  for (std::int64_t s = 0; s < shape.items(); ++s) {
-    const SequenceSpan span = this->span(s);
-    const std::int64_t chunks = this->chunks(rows(span));
-    const std::int64_t count = items_per_group(span);
-    usual_parts_ = parts(span);
-    usual_items_per_group_ = count;
-    items_ += count * groups(span);
-    if (count > 0) {
+  for_each_division([&](const Division& division, std::int64_t count) {
+    const std::int64_t items = items_per_group(division);
+    batch_items_per_group_ = items;
+    items_ += count * items * division.groups;
+    if (items > 0) {
       setup_.most_panels =
-          std::max(setup_.most_panels, (chunks + count - 1) / count * chunk_panels);
+          std::max(setup_.most_panels, (division.chunks + items - 1) / items * chunk_panels);
     }
-  }
+  });
   scratch_bytes_ = kernels::forward_scratch_bytes(setup_);
   threads_ = static_cast<int>(std::clamp<std::int64_t>(items_, 1, cut_for_));
 }
 
-SequenceSpan ForwardPlan::span(std::int64_t sequence) const {
-  SequenceSpan span = sequence_span(problem_.options, problem_.shape, sequence);
+ForwardPlan::Division ForwardPlan::divide(std::int64_t sequence) const {
+  const ProblemShape& shape = problem_.shape;
+  SequenceSpan span = sequence_span(problem_.options, shape, sequence);
   if (is_decoded(problem_, span) != decoded_) span.q_len = 0;
-  return span;
+  Division division{.q_len = span.q_len, .kv_len = span.kv_len};
+  const std::int64_t heads = heads_of_a_key_head(shape);
+  if (heads == 0) return division;
+  division.parts = heads;
+  std::int64_t rows = span.q_len;
+  if (in_place_vector_ > 0) {
+    division.parts = parts_of_heads(problem_, span, in_place_vector_);
+    rows *= (heads + division.parts - 1) / division.parts;
+  }
+  division.groups = shape.kv_heads * division.parts;
+  division.chunks = chunks(rows);
+  return division;
 }
 
-std::int64_t ForwardPlan::parts(const SequenceSpan& span) const {
-  return in_place_vector_ == 0 ? heads_of_a_key_head(problem_.shape)
-                               : parts_of_heads(problem_, span, in_place_vector_);
+template <class Visit>
+void ForwardPlan::for_each_division(const Visit& visit) const {
+  const ProblemShape& shape = problem_.shape;
+  if (shape.sequences == 0 && shape.batch > 0) visit(batch_division_, shape.batch);
+  for (std::int64_t s = 0; s < shape.sequences; ++s) visit(divide(s), std::int64_t{1});
 }
 
 std::int64_t ForwardPlan::chunk_rows(std::int64_t rows) const {
   return rows <= kMaxRowsInPlace ? in_place_rows_ : chunk_rows_;
 }
 
-std::int64_t ForwardPlan::items_per_group(const SequenceSpan& span) const {
-  const std::int64_t count = chunks(rows(span));
-  std::int64_t items = (count + chunks_per_item_ - 1) / chunks_per_item_;
+std::int64_t ForwardPlan::items_per_group(const Division& division) const {
+  std::int64_t items = (division.chunks + chunks_per_item_ - 1) / chunks_per_item_;
   // Look for an item count that gives every thread the same number of items.
-  const std::int64_t all = groups(span) * problem_.shape.items();
+  const std::int64_t all = division.groups * problem_.shape.items();
   const std::int64_t before = items;
-  while (items > 1 && items < count && items < 2 * before && items * all % cut_for_ != 0) ++items;
+  while (items > 1 && items < division.chunks && items < 2 * before && items * all % cut_for_ != 0)
+    ++items;
   return items;
 }
 
@@ -177,8 +194,8 @@ void ForwardPlan::prepare(std::byte* workspace) const {
   auto* const first_item = reinterpret_cast<std::int64_t*>(workspace);
   first_item[0] = 0;
   for (std::int64_t s = 0; s < problem_.shape.sequences; ++s) {
-    const SequenceSpan span = this->span(s);
-    first_item[s + 1] = first_item[s] + items_per_group(span) * groups(span);
+    const Division division = divide(s);
+    first_item[s + 1] = first_item[s] + items_per_group(division) * division.groups;
   }
   assert(first_item[problem_.shape.sequences] == items_);
 }
@@ -186,35 +203,35 @@ void ForwardPlan::prepare(std::byte* workspace) const {
 WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) const {
   const ProblemShape& shape = problem_.shape;
   WorkItem item;
-  std::int64_t q_len = shape.q_len;
-  std::int64_t parts = usual_parts_, per_group = usual_items_per_group_;
+  Division division = batch_division_;
+  std::int64_t per_group = batch_items_per_group_;
   if (shape.sequences > 0) {
     const auto* const first_item = reinterpret_cast<const std::int64_t*>(workspace);
     const auto* const after =
         std::upper_bound(first_item, first_item + shape.sequences + 1, number);
     item.sequence = after - first_item - 1;
     number -= first_item[item.sequence];
-    const SequenceSpan span = this->span(item.sequence);
-    q_len = span.q_len;
-    parts = this->parts(span);
-    per_group = items_per_group(span);
-  } else {
-    const std::int64_t per_sequence = per_group * parts * shape.kv_heads;
-    item.sequence = number / per_sequence;
-    number %= per_sequence;
+    division = divide(item.sequence);
+    per_group = items_per_group(division);
   }
+  std::int64_t group = number / per_group;
+  if (shape.sequences == 0) {
+    item.sequence = group / division.groups;
+    group %= division.groups;
+  }
+  const std::int64_t parts = division.parts;
   const std::int64_t heads = heads_of_a_key_head(shape);
-  const std::int64_t group = number / per_group;
-  const std::int64_t first = group % parts * heads / parts;
-  item.head = group / parts * heads + first;
-  item.heads = (group % parts + 1) * heads / parts - first;
-  const std::int64_t rows = q_len * item.heads;
+  item.kv_head = group / parts;
+  const std::int64_t first = part_begin(group % parts, parts, heads);
+  item.head = item.kv_head * heads + first;
+  item.heads = part_begin(group % parts + 1, parts, heads) - first;
+  const std::int64_t rows = division.q_len * item.heads;
   item.in_place = rows <= kMaxRowsInPlace;
   // Every part has as many items as the largest one, so those of smaller parts may be empty.
   const std::int64_t part = per_group - 1 - number % per_group;
-  const std::int64_t count = chunks(rows);
-  item.q_begin = part * count / per_group * chunk_rows(rows);
-  item.q_end = std::min((part + 1) * count / per_group * chunk_rows(rows), rows);
+  const std::int64_t count = chunks(rows), step = chunk_rows(rows);
+  item.q_begin = part_begin(part, per_group, count) * step;
+  item.q_end = std::min(part_begin(part + 1, per_group, count) * step, rows);
   return item;
 }
 

@@ -19,6 +19,7 @@ namespace fovea::engine {
 /// One work item: some rows of one or several heads of one sequence, each a query of a head.
 struct WorkItem {
   std::int64_t sequence = 0;
+  std::int64_t kv_head = 0;
   std::int64_t head = 0;  // the first
   std::int64_t heads = 1;
   std::int64_t q_begin = 0;  // rows
@@ -57,20 +58,20 @@ class ForwardPlan {
   WorkItem item(const std::byte* workspace, std::int64_t number) const;
 
  private:
-  /// Returns the span of a sequence, without queries if it is not planned.
-  SequenceSpan span(std::int64_t sequence) const;
-  /// Returns into how many parts the heads of each key head are divided (heads_together.h).
-  std::int64_t parts(const SequenceSpan& span) const;
-  /// Returns the rows of the largest part, and the number of parts of all heads, here called
-  /// groups.
-  std::int64_t rows(const SequenceSpan& span) const {
-    const std::int64_t parts = this->parts(span);
-    return parts == 0 ? 0 : (heads_of_a_key_head(problem_.shape) + parts - 1) / parts * span.q_len;
-  }
-  std::int64_t groups(const SequenceSpan& span) const {
-    return problem_.shape.kv_heads * parts(span);
-  }
-  std::int64_t items_per_group(const SequenceSpan& span) const;
+  /// How the rows of a sequence are divided.
+  struct Division {
+    std::int64_t q_len = 0, kv_len = 0;
+    std::int64_t parts = 1;   // of the heads of each key head (heads_together.h)
+    std::int64_t groups = 0;  // the parts of all heads
+    std::int64_t chunks = 0;  // of the rows of the largest part
+  };
+  /// Returns the division of a sequence, without queries if it is not planned.
+  Division divide(std::int64_t sequence) const;
+  /// Calls visit(division, count) for all sequences. Those of a batch have the same division, which
+  /// is visited once.
+  template <class Visit>
+  void for_each_division(const Visit& visit) const;
+  std::int64_t items_per_group(const Division& division) const;
   /// Returns the rows of a panel or map chunk, which is never split.
   std::int64_t chunk_rows(std::int64_t rows) const;
   std::int64_t chunks(std::int64_t rows) const {
@@ -85,8 +86,9 @@ class ForwardPlan {
   std::int64_t chunk_rows_ = 0;
   std::int64_t in_place_rows_ = 0;    // chunk_rows_ if keys and values are read in place
   std::int64_t chunks_per_item_ = 0;  // approximate
-  // Without packed sequences: the parts per key head, and the items per part.
-  std::int64_t usual_parts_ = 1, usual_items_per_group_ = 0;
+  // Without packed sequences, of each batch item:
+  Division batch_division_;
+  std::int64_t batch_items_per_group_ = 0;
   std::int64_t items_ = 0;
   std::size_t scratch_bytes_ = 0;
   int cut_for_ = 1;  // the thread count that determines the item size

@@ -122,7 +122,7 @@ void summarize(const Problem& problem, const HeadSummary& summary) {
   options.execution = joined.next(0);
   options.execution.workspace = {};
   const WeightInputs inputs{problem.query, problem.key, told.lse};
-  const Problem second{problem.query, problem.key, problem.value, options, problem.memory, shape};
+  const Problem second = problem.with_options(options);
   const WeightsCall call(inputs, second);
   const bool neighbours =
       summary.previous_key.defined() || summary.own_key.defined() || summary.next_key.defined();

@@ -54,7 +54,7 @@ WeightsCall::WeightsCall(const WeightInputs& inputs, const Problem& problem)
   setup_.block_keys = kWeightBlockKeys;
   setup_.most_keys = kWeightBlockKeys;
   setup_.most_panels = 1;
-  setup_.scale = problem.scale();
+  setup_.scale = problem.scale;
   scratch_bytes_ = kernels::weights_scratch_bytes(setup_);
 }
 

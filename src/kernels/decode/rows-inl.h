@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include "kernels/decode/runs-inl.h"
@@ -45,20 +44,6 @@ constexpr int kWeightRows = 4;
 /// The number of queries that do not fit in registers and are multiplied with a key at a time. Not
 /// measured with AVX-512, which holds 256 dimensions, and on ARM.
 constexpr int kLongRows = HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3 ? 4 : 1;
-
-/// Loads the first `count` elements, fewer than the lanes of `d`, and zeros the other lanes.
-template <class D, class T>
-HWY_INLINE hn::Vec<D> load_first(D d, const T* from, std::int64_t count) {
-  alignas(64) T padded[hn::MaxLanes(D())] = {};
-  std::memcpy(padded, from, static_cast<std::size_t>(count) * sizeof(T));
-  return load_floats(d, padded);
-}
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-template <class D>
-HWY_INLINE hn::Vec<D> load_first(D d, const float* from, std::int64_t count) {
-  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, from);
-}
-#endif
 
 // ---- pairs of vectors
 // -----------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "fovea/half.h"
@@ -60,6 +61,20 @@ HWY_INLINE hn::Vec<D> load_floats(D d, const Float16* from) {
   const auto special = hn::Eq(hn::And(size, top), top);
   const auto all = hn::IfThenElse(special, hn::Or(size, hn::Set(words, 0x7f800000)), number);
   return hn::BitCast(d, hn::Or(sign, all));
+}
+#endif
+
+/// Loads the first `count` elements, fewer than the lanes of `d`, and zeros the other lanes.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_first(D d, const T* from, std::int64_t count) {
+  alignas(64) T padded[hn::MaxLanes(D())] = {};
+  std::memcpy(padded, from, static_cast<std::size_t>(count) * sizeof(T));
+  return load_floats(d, padded);
+}
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+template <class D>
+HWY_INLINE hn::Vec<D> load_first(D d, const float* from, std::int64_t count) {
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, from);
 }
 #endif
 

@@ -144,8 +144,7 @@ struct FloatArithmetic {
         float* const HWY_RESTRICT row = to + r * width;
         std::int64_t c = 0;
         for (; c + kLanes <= dim; c += kLanes) hn::Store(load_floats(d, from + c), d, row + c);
-        if (c < dim) hn::Store(hn::Zero(d), d, row + c);
-        for (; c < dim; ++c) row[c] = static_cast<float>(from[c]);
+        if (c < dim) hn::Store(load_first(d, from + c, dim - c), d, row + c);
       }
     });
   }

@@ -28,6 +28,11 @@ struct Numbers {
   HWY_INLINE hn::Vec<D> vector(D d, std::int64_t column) const {
     return load_floats(d, data + column);
   }
+  /// Returns the first `count` numbers of vector(), fewer than its lanes, and zeros.
+  template <class D>
+  HWY_INLINE hn::Vec<D> first(D d, std::int64_t column, std::int64_t count) const {
+    return load_first(d, data + column, count);
+  }
   float one(std::int64_t column) const { return static_cast<float>(data[column]); }
 };
 
@@ -41,6 +46,10 @@ struct ScaledNumbers {
   template <class D>
   HWY_INLINE hn::Vec<D> vector(D d, std::int64_t column) const {
     return hn::Mul(hn::Set(d, factor), numbers.vector(d, column));
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> first(D d, std::int64_t column, std::int64_t count) const {
+    return hn::Mul(hn::Set(d, factor), numbers.first(d, column, count));
   }
   float one(std::int64_t column) const { return factor * numbers.one(column); }
 };

@@ -58,15 +58,19 @@ void tile_of_few(std::int64_t, const float*, std::int64_t, std::int64_t, const f
 template <class Source>
 HWY_NOINLINE void store_quads(Source from, std::int64_t from_stride, std::int64_t query,
                               std::int64_t count, std::int64_t dim, float* to) {
+  const Floats d;
   for (std::int64_t r = 0; r < count; ++r, ++query) {
     const Source source = from.from(r * from_stride);
-    float* const row = to + query / kLanes * quad_floats(dim) + query % kLanes * kQuad;
+    float* row = to + query / kLanes * quad_floats(dim) + query % kLanes * kQuad;
     std::int64_t c = 0;
-    for (; c + kLanes <= dim; c += kLanes) {
-      store_blocks(Floats(), source.vector(Floats(), c), row + c * kLanes, kLanes);
+    for (; c + kLanes <= dim; c += kLanes, row += kLanes * kLanes) {
+      store_blocks(d, source.vector(d, c), row, kLanes);
     }
-    for (; c % kQuad != 0 || c < dim; ++c) {
-      row[c / kQuad * kQuadStep + c % kQuad] = c < dim ? source.one(c) : 0.0f;
+    if (c == dim) continue;
+    alignas(64) float rest[kLanes];
+    hn::Store(source.first(d, c, dim - c), d, rest);
+    for (std::int64_t i = 0; i < dim - c; i += kQuad, row += kQuadStep) {
+      std::copy_n(rest + i, kQuad, row);
     }
   }
 }

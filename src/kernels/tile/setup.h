@@ -87,7 +87,7 @@ struct ForwardHead {
   const HeadLenses* lenses = nullptr;  // null unless LensSetup::any()
   BiasRows bias;
   std::int64_t heads = 1;
-  // Set if there are several heads: the queries of each, and the distances between heads.
+  // For several heads: the queries of each, and the distances between heads.
   std::int64_t q_len = 0;
   std::int64_t query_head_stride = 0, context_head_stride = 0, lse_head_stride = 0;
 
