@@ -221,6 +221,7 @@ std::int64_t query_offset(const AttentionOptions& options, const ProblemShape& s
                           std::int64_t item) {
   if (options.alignment.is_bottom_right()) {
     const SequenceSpan span = sequence_span(options, shape, item);
+    if (options.mask.allows_all()) return span.kv_len - span.q_len;
     // A length shared by all sequences may exceed the key count of this one.
     const std::int64_t keys = options.mask.key_length(item).value_or(span.kv_len);
     return std::min(keys, span.kv_len) - span.q_len;
