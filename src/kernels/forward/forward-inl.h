@@ -424,7 +424,8 @@ class ItemPass {
                                    std::int64_t key, bool masked, float* maximum) {
     const std::int64_t lane = segment.first_vector * kLanes;
     float* const scores = scratch_.scores + key * kPanelLanes + lane;
-    keys_.template scores<kVectors>(panel, key, lane, scores, scratch_.ignored_maximum + lane);
+    keys_.template scores<kVectors, Finish::kStore>(panel, key, lane, scores,
+                                                    scratch_.ignored_maximum + lane);
     stages_.template run<kVectors>(panel, block, segment, key, nullptr, masked ? nullptr : maximum);
     if (masked) {
       stages_.template mask_tile<kVectors>(key, lane);

@@ -91,7 +91,7 @@ class AmxBlocks : public LaneContexts<Numbers> {
     return packs;
   }
 
-  template <int kVectors>
+  template <int kVectors, Finish kFinish = Finish::kMaximum>
   HWY_INLINE void scores(const Panel& panel, std::int64_t key, std::int64_t lane, float* scores,
                          float* maximum) const {
     Pending pending{};

@@ -68,12 +68,12 @@ class KeyBlock : public LaneContexts<ArithmeticOfTiles> {
 
   /// Computes the scores of a tile of keys, starting at key `key` of the block, for `kVectors`
   /// vectors of queries, starting at lane `lane`. `scores` and `maximum` point to the first vector.
-  template <int kVectors>
+  template <int kVectors, Finish kFinish = Finish::kMaximum>
   HWY_INLINE void scores(const Panel& panel, std::int64_t key, std::int64_t lane, float* scores,
                          float* maximum) const {
     const std::int64_t dim = steps<Arithmetic>(setup_.head_dim);
-    tile<Arithmetic, kTileRows, kVectors, Finish::kMaximum>(
-        scratch_.keys + key * dim, panel.queries + lane, dim, scores, maximum);
+    tile<Arithmetic, kTileRows, kVectors, kFinish>(scratch_.keys + key * dim, panel.queries + lane,
+                                                   dim, scores, maximum);
   }
 
   /// As scores(), plus an addend.
