@@ -396,15 +396,27 @@ class ItemPass {
       if constexpr (!kOwnSoftmax) maximum = lenses_.maximum_of(k, maximum);
       if (stages) {
         Addend addend;
-        const bool adds = Keys::kMayAdd && stages_.find_addend(panel, block, segment, k, addend);
+        RowsAhead ahead;
+        const bool adds =
+            Keys::kMayAdd && stages_.find_addend(panel, block, segment, k, addend, ahead);
         if (!adds) {
           compute_stages<kVectors>(panel, block, segment, k, masked, maximum + lane);
           continue;
         }
         if constexpr (Keys::kMayAdd) {
-          keys_.template scores_plus<kVectors>(
-              addend, k, panel.queries + lane, scores,
-              (masked ? scratch_.ignored_maximum : maximum) + lane);
+          const auto add = [&](auto& between) HWY_ATTR {
+            keys_.template scores_plus<kVectors>(
+                addend, k, panel.queries + lane, scores,
+                (masked ? scratch_.ignored_maximum : maximum) + lane, between);
+          };
+          if (ahead.parts > 0) {
+            LoadRowsAhead between(ahead);
+            add(between);
+            stages_.note(between);
+          } else {
+            NothingBetween between;
+            add(between);
+          }
         }
       } else {
         keys_.template scores<kVectors>(panel, k, lane, scores,

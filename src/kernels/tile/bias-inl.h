@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "fovea/tensor.h"
 
@@ -54,6 +55,10 @@ HWY_INLINE bool are_moderate(const float* numbers, std::int64_t count) {
   }
   return is_moderate(sum);
 }
+constexpr std::int64_t kTilesOfGroup = kBiasKeys / kTileRows;
+/// The number of rows of the next group to load per tile of keys, a multiple of 4.
+constexpr std::int64_t kRowsAhead = (kPanelLanes + 4 * kTilesOfGroup - 1) / (4 * kTilesOfGroup) * 4;
+
 /// A source for transpose_4_rows(). Every loaded vector is also added to `sum`, which is then
 /// tested by is_moderate().
 template <class T>
@@ -69,6 +74,62 @@ struct TestedNumbers {
   }
 };
 
+/// Prefetches kBiasKeys numbers of each of some rows.
+template <class T>
+HWY_INLINE void prefetch_rows(const T* lines, std::int64_t stride, std::int64_t rows) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t k = 0; k < kBiasKeys; k += kLine) {
+      __builtin_prefetch(lines + r * stride + k, 0, 2);
+    }
+  }
+}
+
+/// Rows of a group of float32 biases that are loaded while a product is computed: between the parts
+/// of its steps, so that it does not wait for them.
+struct RowsAhead {
+  const float* lines = nullptr;  // of the first row
+  std::int64_t stride = 0;
+  float* to = nullptr;
+  std::int64_t parts = 0;     // of four rows
+  std::int64_t distance = 0;  // from their lines to those to prefetch
+};
+
+/// Loads four rows of a group of kBiasKeys contiguous keys as the lanes at `to`, and adds the
+/// biases to `sum` for is_moderate().
+template <class T>
+HWY_INLINE void load_4_rows([[maybe_unused]] const T* lines, [[maybe_unused]] std::int64_t stride,
+                            [[maybe_unused]] float* to, [[maybe_unused]] Vector& sum) {
+#if HWY_TARGET != HWY_SCALAR
+  for (std::int64_t k = 0; k < kBiasKeys; k += kLanes) {
+    transpose_4_rows(Floats(), TestedNumbers<T>{lines, &sum}, stride, k, to + k * kPanelLanes,
+                     kPanelLanes);
+  }
+#endif
+}
+
+/// A Between of tile() that loads rows ahead.
+class LoadRowsAhead {
+ public:
+  explicit LoadRowsAhead(const RowsAhead& rows) : rows_(rows) {}
+
+  static constexpr std::int64_t kParts = kRowsAhead / 4;
+  HWY_INLINE void operator()() {
+    if (rows_.parts == 0) return;
+    --rows_.parts;
+    load_4_rows(rows_.lines, rows_.stride, rows_.to, sum_);
+    prefetch_rows(rows_.lines + rows_.distance, rows_.stride, 4);
+    rows_.lines += 4 * rows_.stride;
+    rows_.to += 4;
+  }
+  /// Returns whether is_moderate() holds for the loaded biases.
+  HWY_INLINE bool are_moderate() const { return is_moderate(sum_); }
+
+ private:
+  RowsAhead rows_;
+  Vector sum_ = hn::Zero(Floats());
+};
+
 /// The dense biases of one work item, as tiles.
 class BiasTiles {
  public:
@@ -76,21 +137,41 @@ class BiasTiles {
       : bias_(bias), head_(head), scratch_(scratch) {}
 
   /// Returns the biases of the tile of keys that begins at `key`, as [kTileRows][kPanelLanes].
-  /// Column 0 is `lane`. Loads the tile's group if it is not loaded, then some rows of the next
-  /// group if that begins before `end`. Keys after the last key get the bias of the last key. Lanes
-  /// without a row get 0.
-  const float* tile(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes,
-                    std::int64_t end) {
+  /// Column 0 is `lane`. Loads the tile's group if it is not loaded. Keys after the last key get
+  /// the bias of the last key. Lanes without a row get 0.
+  const float* tile(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
     const std::int64_t first = key / kBiasKeys * kBiasKeys;
     Group& group = enter(panel, first, lane, lanes);
     if (group.loaded < group.rows) load(group, group.rows);
-    if (const std::int64_t next = first + kBiasKeys;
-        next < end && next + kBiasKeys <= head_.kv_len) {
-      Group& ahead = enter(panel, next, lane, lanes);
-      if (ahead.loaded < ahead.rows) load(ahead, std::min(ahead.rows, ahead.loaded + kRowsAhead));
-    }
     return biases_of(group) + (key - first) * kPanelLanes;
   }
+  /// Finds some rows of the group after that of tile(), if it begins before `end`, for keys of a
+  /// segment [begin, end). The caller must load them. If that would take other instructions than
+  /// LoadRowsAhead has, loads them at once.
+  void find_rows_ahead(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes,
+                       std::int64_t begin, std::int64_t end, RowsAhead& ahead) {
+    ahead.parts = 0;
+    const std::int64_t next = (key / kBiasKeys + 1) * kBiasKeys;
+    if (next >= end || next + kBiasKeys > head_.kv_len) return;
+    Group& group = enter(panel, next, lane, lanes);
+    const std::int64_t rows = std::min(kRowsAhead, group.rows - group.loaded);
+    if (rows <= 0) return;
+    if (bias_.dtype() != DType::kFloat32 || !has_lines(group)) {
+      return load(group, group.loaded + rows);
+    }
+    // Written in place: a copy of numbers that have just been written one by one takes long.
+    ahead.stride = head_.bias.query_stride;
+    ahead.lines = biases_at<float>(group.query, group.key) + group.loaded * ahead.stride;
+    ahead.to = biases_of(group) + group.loaded;
+    ahead.parts = rows / 4;
+    // After the last groups of the segment, the next panel needs the first ones.
+    ahead.distance = 2 * kBiasKeys;
+    if (next + ahead.distance >= end && panel.rows == kPanelLanes) {
+      ahead.distance += begin - end + kPanelLanes * ahead.stride;
+    }
+    group.loaded += ahead.parts * 4;
+  }
+  void note(const LoadRowsAhead& loaded) { are_moderate_ = are_moderate_ && loaded.are_moderate(); }
 
   /// Removes tiles that the biases hide from both ends of the segments of a block (trim-inl.h).
   /// Returns the number of segments left.
@@ -107,11 +188,6 @@ class BiasTiles {
   bool are_moderate() const { return are_moderate_; }
 
  private:
-  static constexpr std::int64_t kTilesOfGroup = kBiasKeys / kTileRows;
-  /// The number of rows of the next group to load in each call of tile(), a multiple of 4.
-  static constexpr std::int64_t kRowsAhead =
-      (kPanelLanes + 4 * kTilesOfGroup - 1) / (4 * kTilesOfGroup) * 4;
-
   struct Group {
     std::int64_t key = -1, query = -1, lanes = -1;
     std::int64_t rows = 0;
@@ -121,10 +197,15 @@ class BiasTiles {
   /// Calls visit() with a pointer to the bias of (query, key), of the biases' type.
   template <class Visit>
   void with_biases(std::int64_t query, std::int64_t key, const Visit& visit) const {
+    with_bias_type(bias_.dtype(), [&](auto* type) {
+      visit(biases_at<std::remove_cvref_t<decltype(*type)>>(query, key));
+    });
+  }
+  template <class T>
+  const T* biases_at(std::int64_t query, std::int64_t key) const {
     const BiasRows& place = head_.bias;
-    const std::int64_t at = place.offset + query * place.query_stride + key * place.key_stride;
-    with_bias_type(bias_.dtype(),
-                   [&](auto* type) { visit(static_cast<decltype(type)>(bias_.data()) + at); });
+    return static_cast<const T*>(bias_.data()) + place.offset + query * place.query_stride +
+           key * place.key_stride;
   }
 
   float* biases_of(const Group& group) const {
@@ -146,11 +227,16 @@ class BiasTiles {
     return group;
   }
 
+  /// Returns whether the keys of a group are contiguous.
+  bool has_lines(const Group& group) const {
+    return head_.bias.key_stride == 1 && head_.bias.query_stride != 0 &&
+           group.key + kBiasKeys <= head_.kv_len;
+  }
+
   /// Loads the rows of a group up to row `end`, and tests their biases.
   void load(Group& group, std::int64_t end) {
     with_biases(group.query, group.key, [&](const auto* from) {
-      if (head_.bias.key_stride == 1 && head_.bias.query_stride != 0 &&
-          group.key + kBiasKeys <= head_.kv_len) {
+      if (has_lines(group)) {
         load_lines(from, group, end);
       } else {
         load_numbers(from, group);
@@ -185,30 +271,19 @@ class BiasTiles {
   /// registers, because loads right after narrower stores would take 1.4 % of a call.
   template <class T>
   void load_lines(const T* lines, Group& group, std::int64_t end) {
-    const Floats d;
     const std::int64_t stride = head_.bias.query_stride;
     float* const to = biases_of(group);
-    Vector sum = hn::Zero(d);
-    const TestedNumbers<T> from{lines, &sum};
+    Vector sum = hn::Zero(Floats());
     std::int64_t r = group.loaded;
 #if HWY_TARGET != HWY_SCALAR
-    for (; r + 4 <= end; r += 4) {
-      for (std::int64_t k = 0; k < kBiasKeys; k += kLanes) {
-        transpose_4_rows(d, from.from(r * stride), stride, k, to + k * kPanelLanes + r,
-                         kPanelLanes);
-      }
-    }
+    for (; r + 4 <= end; r += 4) load_4_rows(lines + r * stride, stride, to + r, sum);
 #endif
+    prefetch_rows(lines + group.loaded * stride + 2 * kBiasKeys, stride, end - group.loaded);
     for (; r < end; ++r) {
-      for (std::int64_t k = 0; k < kBiasKeys; k += kLanes) from.from(r * stride).vector(d, k);
+      const TestedNumbers<T> from{lines + r * stride, &sum};
+      for (std::int64_t k = 0; k < kBiasKeys; k += kLanes) from.vector(Floats(), k);
       for (std::int64_t k = 0; k < kBiasKeys; ++k) {
         to[k * kPanelLanes + r] = bias_number(lines[r * stride + k]);
-      }
-    }
-    constexpr std::int64_t kLine = 64 / sizeof(T);
-    for (r = group.loaded; r < end; ++r) {
-      for (std::int64_t k = 0; k < kBiasKeys; k += kLine) {
-        __builtin_prefetch(lines + r * stride + 2 * kBiasKeys + k, 0, 2);
       }
     }
     are_moderate_ = are_moderate_ && is_moderate(sum);

@@ -76,13 +76,13 @@ class KeyBlock : public LaneContexts<ArithmeticOfTiles> {
                                                    dim, scores, maximum);
   }
 
-  /// As scores(), plus an addend.
-  template <int kVectors>
+  /// As scores(), plus an addend. Calls between() as tile() does.
+  template <int kVectors, class Between>
   HWY_INLINE void scores_plus(const Addend& addend, std::int64_t key, const float* queries,
-                              float* scores, float* maximum) const {
+                              float* scores, float* maximum, Between& between) const {
     const std::int64_t dim = steps<Arithmetic>(setup_.head_dim);
-    tile<Arithmetic, kTileRows, kVectors, Finish::kAddMaximum>(scratch_.keys + key * dim, queries,
-                                                               dim, scores, maximum, addend);
+    tile<Arithmetic, kTileRows, kVectors, Finish::kAddMaximum, Between&>(
+        scratch_.keys + key * dim, queries, dim, scores, maximum, addend, between);
   }
 
   /// Computes context = factor * context + weights times values, for the keys and the kVectors

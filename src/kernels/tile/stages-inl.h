@@ -104,9 +104,10 @@ class ScoreStages {
 
   /// Finds a bias that the product can add to the scores, instead of run(), with the same result.
   /// The tile is the segment's, and its first key is block + key. Returns false if there are other
-  /// stages, or if numbers of the bias are so large that a sum could overflow.
+  /// stages, or if numbers of the bias are so large that a sum could overflow. If the result is
+  /// true, the caller must load the rows of `ahead` before the next call.
   HWY_NOINLINE bool find_addend(const Panel& panel, std::int64_t block, const Segment& segment,
-                                std::int64_t key, Addend& addend) {
+                                std::int64_t key, Addend& addend, RowsAhead& ahead) {
     if (!positions_are_moderate_ || !bias_.are_moderate() || has_derivative() ||
         has_position_bias() == score_.bias.defined()) {
       return false;
@@ -123,9 +124,16 @@ class ScoreStages {
       addend = {position_biases(panel, block + key, lane), -1, 1.0f, std::abs(query_factor())};
       return positions_are_moderate_;
     }
-    addend = {bias_of(panel, block, segment, key), kPanelLanes, kLog2E, std::abs(query_factor())};
-    return bias_.are_moderate();
+    const std::int64_t lanes = segment.vectors * kLanes;
+    const float* const biases = bias_.tile(panel, block + key, lane, lanes);
+    if (!bias_.are_moderate()) return false;
+    addend = {biases, kPanelLanes, kLog2E, std::abs(query_factor())};
+    bias_.find_rows_ahead(panel, block + key, lane, lanes, block + segment.first_key,
+                          block + segment.first_key + segment.keys, ahead);
+    return true;
   }
+  /// Must be called after the rows that find_addend() returned are loaded.
+  void note(const LoadRowsAhead& loaded) { bias_.note(loaded); }
 
   /// Applies all stages in order to a tile of keys. Its first key is block + key, and its rows are
   /// the segment's kVectors vectors.
@@ -226,8 +234,14 @@ class ScoreStages {
   /// Returns the dense biases of one tile of the segment. The tile's first key is block + key.
   const float* bias_of(const Panel& panel, std::int64_t block, const Segment& segment,
                        std::int64_t key) {
-    return bias_.tile(panel, block + key, segment.first_vector * kLanes, segment.vectors * kLanes,
-                      block + segment.first_key + segment.keys);
+    const std::int64_t lane = segment.first_vector * kLanes, lanes = segment.vectors * kLanes;
+    RowsAhead rows;
+    bias_.find_rows_ahead(panel, block + key, lane, lanes, block + segment.first_key,
+                          block + segment.first_key + segment.keys, rows);
+    LoadRowsAhead ahead(rows);
+    for (std::int64_t part = 0; part < LoadRowsAhead::kParts; ++part) ahead();
+    bias_.note(ahead);
+    return bias_.tile(panel, block + key, lane, lanes);
   }
 
   void fill_visible(const Panel& panel, std::int64_t block, const Segment& segment) {

@@ -48,13 +48,19 @@ struct Addend {
   float factor, scale;
 };
 
+/// Other work that tile() does after each of kParts parts of the steps: none.
+struct NothingBetween {
+  static constexpr std::int64_t kParts = 1;
+  HWY_INLINE void operator()() const {}
+};
+
 /// Computes one tile of C. Shapes: a [steps][kRows], b [steps][kPanelLanes],
 /// c [kRows][kPanelLanes], per_lane [kVectors * kLanes], unused by kStore. b, c and per_lane point
 /// to the first of the kVectors vectors.
-template <class Arithmetic, int kRows, int kVectors, Finish kFinish>
+template <class Arithmetic, int kRows, int kVectors, Finish kFinish, class Between = NothingBetween>
 HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t steps,
                      float* HWY_RESTRICT c, float* HWY_RESTRICT per_lane = nullptr,
-                     const Addend& addend = {}) {
+                     const Addend& addend = {}, Between&& between = Between()) {
   constexpr bool kFindsMaximum = kFinish == Finish::kMaximum || kFinish == Finish::kAddMaximum;
   constexpr bool kPerLane = kFindsMaximum || kFinish == Finish::kAccumulate;
   const Floats d;
@@ -64,20 +70,25 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, s
 #pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::Zero(d);
   }
-  for (std::int64_t step = 0; step < steps; ++step) {
-    Vector row[kVectors];
+  constexpr std::int64_t kParts = std::remove_reference_t<Between>::kParts;
+  std::int64_t step = 0;
+  for (std::int64_t part = 1; part <= kParts; ++part) {
+    for (const std::int64_t end = steps * part / kParts; step < end; ++step) {
+      Vector row[kVectors];
 #pragma GCC unroll 3
-    for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * kLanes);
+      for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * kLanes);
 #pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
-      const Vector x = hn::Set(d, a[i]);
+      for (int i = 0; i < kRows; ++i) {
+        const Vector x = hn::Set(d, a[i]);
 #pragma GCC unroll 3
-      for (int v = 0; v < kVectors; ++v) {
-        sum[i][v] = Arithmetic::multiply_add(x, row[v], sum[i][v]);
+        for (int v = 0; v < kVectors; ++v) {
+          sum[i][v] = Arithmetic::multiply_add(x, row[v], sum[i][v]);
+        }
       }
+      a += kRows;
+      b += kPanelLanes;
     }
-    a += kRows;
-    b += kPanelLanes;
+    between();
   }
 #pragma GCC unroll 3
   for (int v = 0; v < kVectors; ++v) {
