@@ -209,7 +209,7 @@ class HeadPass {
       }
       products_.template scores<kVectors>(*panel_, number_, k, lane);
       if (rescored_) {
-        stages_.template run<kVectors>(*panel_, block_ + stretch_, segment, k,
+        stages_.template run<kVectors>(*panel_, block_ + stretch_, segment, k, kTileRows,
                                        derivative_ ? scratch_.derivative + lane : nullptr);
       }
       if (scratch_.forward.masked[k / kTileRows] != 0) {

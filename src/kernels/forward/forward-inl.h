@@ -388,19 +388,21 @@ class ItemPass {
   HWY_INLINE void compute_scores(const Panel& panel, std::int64_t block, const Segment& segment) {
     const std::int64_t lane = segment.first_vector * kLanes;
     const bool stages = stages_.any();
-    for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTileRows) {
+    const std::int64_t end = segment.first_key + segment.keys;
+    for (std::int64_t k = segment.first_key; k < end; k += kTileRows) {
       float* scores = scratch_.scores + k * kPanelLanes + lane;
       const bool masked = scratch_.masked[k / kTileRows] != 0;
       prefetch_.fetch_for_scores();
-      float* maximum = scratch_.block_maximum;
-      if constexpr (!kOwnSoftmax) maximum = lenses_.maximum_of(k, maximum);
+      float* const maximum = maximum_of(k);
       if (stages) {
         Addend addend;
         RowsAhead ahead;
         const bool adds =
             Keys::kMayAdd && stages_.find_addend(panel, block, segment, k, addend, ahead);
         if (!adds) {
-          compute_stages<kVectors>(panel, block, segment, k, masked, maximum + lane);
+          const std::int64_t keys = std::min(kStageKeys, end - k);
+          compute_stages<kVectors>(panel, block, segment, k, keys);
+          k += keys - kTileRows;
           continue;
         }
         if constexpr (Keys::kMayAdd) {
@@ -429,20 +431,38 @@ class ItemPass {
     }
   }
 
-  /// Computes the scores of a tile of keys with all stages. Not inlined into the loop over tiles,
-  /// because the constants of the stages would take registers of the product.
+  /// Computes the scores of `keys` keys, at most kStageKeys, with all stages. Not inlined into the
+  /// loop over tiles, because the constants of the stages would take registers of the product.
   template <int kVectors>
   HWY_NOINLINE void compute_stages(const Panel& panel, std::int64_t block, const Segment& segment,
-                                   std::int64_t key, bool masked, float* maximum) {
+                                   std::int64_t key, std::int64_t keys) {
+    constexpr std::int64_t lanes = kVectors * kLanes;
     const std::int64_t lane = segment.first_vector * kLanes;
-    float* const scores = scratch_.scores + key * kPanelLanes + lane;
-    keys_.template scores<kVectors, Finish::kStore>(panel, key, lane, scores,
-                                                    scratch_.ignored_maximum + lane);
-    stages_.template run<kVectors>(panel, block, segment, key, nullptr, masked ? nullptr : maximum);
-    if (masked) {
-      stages_.template mask_tile<kVectors>(key, lane);
-      raise_maximum(scores, kVectors * kLanes, maximum);
+    const std::int64_t end = key + keys;
+    // The stages find the maximum if all tiles have the same one and it does not follow a mask.
+    float* maximum = maximum_of(key);
+    for (std::int64_t k = key; k < end; k += kTileRows) {
+      if (k > key) prefetch_.fetch_for_scores();
+      keys_.template scores<kVectors, Finish::kStore>(panel, k, lane,
+                                                      scratch_.scores + k * kPanelLanes + lane,
+                                                      scratch_.ignored_maximum + lane);
+      if (scratch_.masked[k / kTileRows] != 0 || maximum_of(k) != maximum) maximum = nullptr;
     }
+    stages_.template run<kVectors>(panel, block, segment, key, keys, nullptr,
+                                   maximum == nullptr ? nullptr : maximum + lane);
+    if (maximum != nullptr) return;
+    for (std::int64_t k = key; k < end; k += kTileRows) {
+      if (scratch_.masked[k / kTileRows] != 0) stages_.template mask_tile<kVectors>(k, lane);
+      raise_maximum(scratch_.scores + k * kPanelLanes + lane, lanes, maximum_of(k) + lane);
+    }
+  }
+
+  /// Returns the maxima that the scores of a tile of keys raise.
+  float* maximum_of(std::int64_t key) {
+    if constexpr (kOwnSoftmax)
+      return scratch_.block_maximum;
+    else
+      return lenses_.maximum_of(key, scratch_.block_maximum);
   }
 
   template <int kVectors>

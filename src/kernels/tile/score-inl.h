@@ -28,10 +28,16 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 /// The maximum of no scores.
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-/// Computes scores *= factor for one tile of `lanes` lanes.
-HWY_INLINE void scale_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float factor) {
+/// The maximum number of keys whose scores a stage processes at once: their scores fit in the L1
+/// cache. A multiple of kTileRows.
+constexpr std::int64_t kStageKeys = 32;
+static_assert(kStageKeys % kTileRows == 0);
+
+/// Computes scores *= factor for `keys` keys and `lanes` lanes.
+HWY_INLINE void scale_tiles(float* HWY_RESTRICT scores, std::int64_t keys, std::int64_t lanes,
+                            float factor) {
   const Floats d;
-  for (std::int64_t k = 0; k < kTileRows; ++k) {
+  for (std::int64_t k = 0; k < keys; ++k) {
     for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
       float* at = scores + k * kPanelLanes + lane;
       hn::Store(hn::Mul(hn::Set(d, factor), hn::Load(d, at)), d, at);
@@ -40,16 +46,16 @@ HWY_INLINE void scale_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float
 }
 
 /// Computes scores = factor * tanh(scores / kTanhScale) and maximum = max(maximum, scores) for
-/// kVectors vectors of one tile.
+/// `keys` keys and kVectors vectors.
 template <int kVectors>
-HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, float factor,
-                             float* HWY_RESTRICT maximum) {
+HWY_INLINE void softcap_tiles(float* HWY_RESTRICT scores, std::int64_t keys, float factor,
+                              float* HWY_RESTRICT maximum) {
   const Floats d;
   const fovea::HWY_NAMESPACE::simd_math::Tanh<Floats> tanh(d, factor);
   Vector most[kVectors];
   HWY_UNROLL(3)
   for (int v = 0; v < kVectors; ++v) most[v] = hn::Load(d, maximum + v * kLanes);
-  for (std::int64_t k = 0; k < kTileRows; ++k) {
+  for (std::int64_t k = 0; k < keys; ++k) {
     float* const row = scores + k * kPanelLanes;
     Vector x[kVectors];
     HWY_UNROLL(3)
@@ -82,14 +88,14 @@ HWY_INLINE void softcap_derivative_tile(const float* HWY_RESTRICT scores, std::i
   }
 }
 
-/// Adds by_distance[lane - key] to the scores of one tile. The bias depends only on the distance of
-/// query and key, so adjacent lanes of a panel read adjacent table entries. If either the score or
-/// the bias is -inf, the result is -inf, even if the other is NaN or infinity.
-HWY_INLINE void add_position_bias(float* HWY_RESTRICT scores, std::int64_t lanes,
+/// Adds by_distance[lane - key] to the scores of `keys` keys. The bias depends only on the distance
+/// of query and key, so adjacent lanes of a panel read adjacent table entries. If either the score
+/// or the bias is -inf, the result is -inf, even if the other is NaN or infinity.
+HWY_INLINE void add_position_bias(float* HWY_RESTRICT scores, std::int64_t keys, std::int64_t lanes,
                                   const float* HWY_RESTRICT by_distance) {
   const Floats d;
   const Vector hidden = hn::Set(d, kMinusInfinity);
-  for (std::int64_t k = 0; k < kTileRows; ++k) {
+  for (std::int64_t k = 0; k < keys; ++k) {
     for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
       float* at = scores + k * kPanelLanes + lane;
       const Vector bias = hn::LoadU(d, by_distance + lane - k);

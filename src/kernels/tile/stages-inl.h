@@ -135,17 +135,17 @@ class ScoreStages {
   /// Must be called after the rows that find_addend() returned are loaded.
   void note(const LoadRowsAhead& loaded) { bias_.note(loaded); }
 
-  /// Applies all stages in order to a tile of keys. Its first key is block + key, and its rows are
-  /// the segment's kVectors vectors.
+  /// Applies all stages in order to `keys` keys, at most kStageKeys: whole tiles of a segment. The
+  /// first key is block + key, and the rows are the segment's kVectors vectors.
   ///
   /// `derivative`, if not null, receives the derivatives of the scores with respect to scale *
-  /// product, both without the factor log2(e). It is a [kTileRows][kPanelLanes] buffer, from the
+  /// product, both without the factor log2(e). It is a [keys][kPanelLanes] buffer, from the
   /// segment's first lane on, and requires has_derivative().
   ///
   /// `maximum`, if not null, has one number per lane, and is raised to the lane's largest score.
   template <int kVectors>
   void run(const Panel& panel, std::int64_t block, const Segment& segment, std::int64_t key,
-           float* derivative = nullptr, float* maximum = nullptr) {
+           std::int64_t keys, float* derivative = nullptr, float* maximum = nullptr) {
     constexpr std::int64_t lanes = kVectors * kLanes;
     const std::int64_t lane = segment.first_vector * kLanes;
     float* scores = scratch_.scores + key * kPanelLanes + lane;
@@ -154,14 +154,15 @@ class ScoreStages {
     const bool raises = maximum != nullptr && score_.softcap > 0 && !custom &&
                         !has_position_bias() && !score_.bias.defined();
     const float cap = static_cast<float>(score_.softcap) * (custom ? 1.0f : kLog2E);
-    if (!scores_are_scaled_) scale_tile(scores, lanes, std::abs(query_factor()));
+    if (!scores_are_scaled_) scale_tiles(scores, keys, lanes, std::abs(query_factor()));
     if (score_.softcap > 0) {
-      softcap_tile<kVectors>(scores, cap, raises ? maximum : scratch_.ignored_maximum + lane);
+      softcap_tiles<kVectors>(scores, keys, cap,
+                              raises ? maximum : scratch_.ignored_maximum + lane);
     }
     if (derivative != nullptr || custom) {
       const ScoreTile tile{.scores = scores,
                            .stride = kPanelLanes,
-                           .keys = kTileRows,
+                           .keys = keys,
                            .lanes = lanes,
                            .first = head_.place(panel.first_query + lane, block + key),
                            .factor = kLog2E};
@@ -169,12 +170,16 @@ class ScoreStages {
       if (custom) score_.custom.tile(score_.custom.state.get(), tile);
     }
     if (has_position_bias()) {
-      add_position_bias(scores, lanes, position_biases(panel, block + key, lane));
+      add_position_bias(scores, keys, lanes, position_biases(panel, block + key, lane));
     }
-    if (score_.bias.defined()) {
-      add_bias_tile(scores, lanes, bias_of(panel, block, segment, key), kLog2E);
+    for (std::int64_t k = 0; k < keys && score_.bias.defined(); k += kTileRows) {
+      add_bias_tile(scores + k * kPanelLanes, lanes, bias_of(panel, block, segment, key + k),
+                    kLog2E);
     }
-    if (maximum != nullptr && !raises) raise_maximum(scores, lanes, maximum);
+    if (maximum == nullptr || raises) return;
+    for (std::int64_t k = 0; k < keys; k += kTileRows) {
+      raise_maximum(scores + k * kPanelLanes, lanes, maximum);
+    }
   }
 
   /// Prepares the visible keys of a segment's rows for mask_tile().
@@ -206,7 +211,7 @@ class ScoreStages {
  private:
   /// Computes the derivatives from the scores after the softcap.
   void find_derivative(const ScoreTile& scores, float cap, float* derivative) {
-    for (std::int64_t k = 0; k < kTileRows; ++k) {
+    for (std::int64_t k = 0; k < scores.keys; ++k) {
       const float* from = scores.scores + k * kPanelLanes;
       float* to = derivative + k * kPanelLanes;
       if (score_.custom.tile == nullptr) {

@@ -149,7 +149,7 @@ class WeightsPass {
       tile<Arithmetic, kTileRows, kVectors, Finish::kStore>(
           scratch_.forward.keys + k * key_steps, panel.queries + lane, key_steps,
           scratch_.forward.scores + k * kPanelLanes + lane);
-      if (stages_.any()) stages_.template run<kVectors>(panel, block, segment, k);
+      if (stages_.any()) stages_.template run<kVectors>(panel, block, segment, k, kTileRows);
       if (scratch_.forward.masked[k / kTileRows] != 0) {
         stages_.template mask_tile<kVectors>(k, lane);
       }
