@@ -406,19 +406,11 @@ class ItemPass {
           continue;
         }
         if constexpr (Keys::kMayAdd) {
-          const auto add = [&](auto& between) HWY_ATTR {
+          stages_.with_rows_ahead(ahead, [&](auto& between) HWY_ATTR {
             keys_.template scores_plus<kVectors>(
                 addend, k, panel.queries + lane, scores,
                 (masked ? scratch_.ignored_maximum : maximum) + lane, between);
-          };
-          if (ahead.parts > 0) {
-            LoadRowsAhead between(ahead);
-            add(between);
-            stages_.note(between);
-          } else {
-            NothingBetween between;
-            add(between);
-          }
+          });
         }
       } else {
         keys_.template scores<kVectors>(panel, k, lane, scores,

@@ -124,16 +124,23 @@ class ScoreStages {
       addend = {position_biases(panel, block + key, lane), -1, 1.0f, std::abs(query_factor())};
       return positions_are_moderate_;
     }
-    const std::int64_t lanes = segment.vectors * kLanes;
-    const float* const biases = bias_.tile(panel, block + key, lane, lanes);
+    addend = {bias_of(panel, block, segment, key), kPanelLanes, kLog2E, std::abs(query_factor())};
     if (!bias_.are_moderate()) return false;
-    addend = {biases, kPanelLanes, kLog2E, std::abs(query_factor())};
-    bias_.find_rows_ahead(panel, block + key, lane, lanes, block + segment.first_key,
-                          block + segment.first_key + segment.keys, ahead);
+    find_rows_ahead(panel, block, segment, key, ahead);
     return true;
   }
-  /// Must be called after the rows that find_addend() returned are loaded.
-  void note(const LoadRowsAhead& loaded) { bias_.note(loaded); }
+  /// Calls product(between), which must call between() as tile() does, and thus loads rows ahead.
+  template <class Product>
+  HWY_INLINE void with_rows_ahead(const RowsAhead& ahead, const Product& product) {
+    if (ahead.parts > 0) {
+      LoadRowsAhead between(ahead);
+      product(between);
+      bias_.note(between);
+    } else {
+      NothingBetween between;
+      product(between);
+    }
+  }
 
   /// Applies all stages in order to `keys` keys, at most kStageKeys: whole tiles of a segment. The
   /// first key is block + key, and the rows are the segment's kVectors vectors.
@@ -175,6 +182,11 @@ class ScoreStages {
     for (std::int64_t k = 0; k < keys && score_.bias.defined(); k += kTileRows) {
       add_bias_tile(scores + k * kPanelLanes, lanes, bias_of(panel, block, segment, key + k),
                     kLog2E);
+      RowsAhead rows;
+      find_rows_ahead(panel, block, segment, key + k, rows);
+      with_rows_ahead(rows, [&](auto& load) HWY_ATTR {
+        for (std::int64_t part = 0; part < rows.parts; ++part) load();
+      });
     }
     if (maximum == nullptr || raises) return;
     for (std::int64_t k = 0; k < keys; k += kTileRows) {
@@ -239,14 +251,13 @@ class ScoreStages {
   /// Returns the dense biases of one tile of the segment. The tile's first key is block + key.
   const float* bias_of(const Panel& panel, std::int64_t block, const Segment& segment,
                        std::int64_t key) {
-    const std::int64_t lane = segment.first_vector * kLanes, lanes = segment.vectors * kLanes;
-    RowsAhead rows;
-    bias_.find_rows_ahead(panel, block + key, lane, lanes, block + segment.first_key,
-                          block + segment.first_key + segment.keys, rows);
-    LoadRowsAhead ahead(rows);
-    for (std::int64_t part = 0; part < LoadRowsAhead::kParts; ++part) ahead();
-    bias_.note(ahead);
-    return bias_.tile(panel, block + key, lane, lanes);
+    return bias_.tile(panel, block + key, segment.first_vector * kLanes, segment.vectors * kLanes);
+  }
+  void find_rows_ahead(const Panel& panel, std::int64_t block, const Segment& segment,
+                       std::int64_t key, RowsAhead& ahead) {
+    const std::int64_t first_key = block + segment.first_key;
+    bias_.find_rows_ahead(panel, block + key, segment.first_vector * kLanes,
+                          segment.vectors * kLanes, first_key, first_key + segment.keys, ahead);
   }
 
   void fill_visible(const Panel& panel, std::int64_t block, const Segment& segment) {
