@@ -85,10 +85,10 @@ HWY_INLINE void prefetch_rows(const T* lines, std::int64_t stride, std::int64_t 
   }
 }
 
-/// Rows of a group of float32 biases that are loaded while a product is computed: between the parts
-/// of its steps, so that it does not wait for them.
+/// Rows of a group of biases that are loaded while a product is computed: between the parts of its
+/// steps, so that it does not wait for them.
 struct RowsAhead {
-  const float* lines = nullptr;  // of the first row
+  const void* lines = nullptr;  // of the first row
   std::int64_t stride = 0;
   float* to = nullptr;
   std::int64_t parts = 0;     // of four rows
@@ -100,7 +100,9 @@ struct RowsAhead {
 template <class T>
 HWY_INLINE void load_4_rows([[maybe_unused]] const T* lines, [[maybe_unused]] std::int64_t stride,
                             [[maybe_unused]] float* to, [[maybe_unused]] Vector& sum) {
-#if HWY_TARGET != HWY_SCALAR
+#if HWY_TARGET == HWY_SCALAR
+  static_assert(kPanelLanes < 4);  // never called
+#else
   for (std::int64_t k = 0; k < kBiasKeys; k += kLanes) {
     transpose_4_rows(Floats(), TestedNumbers<T>{lines, &sum}, stride, k, to + k * kPanelLanes,
                      kPanelLanes);
@@ -108,18 +110,20 @@ HWY_INLINE void load_4_rows([[maybe_unused]] const T* lines, [[maybe_unused]] st
 #endif
 }
 
-/// A Between of tile() that loads rows ahead.
+/// A Between of tile() that loads rows ahead, from biases of type T.
+template <class T>
 class LoadRowsAhead {
  public:
-  explicit LoadRowsAhead(const RowsAhead& rows) : rows_(rows) {}
+  explicit LoadRowsAhead(const RowsAhead& rows)
+      : rows_(rows), lines_(static_cast<const T*>(rows.lines)) {}
 
   static constexpr std::int64_t kParts = kRowsAhead / 4;
   HWY_INLINE void operator()() {
     if (rows_.parts == 0) return;
     --rows_.parts;
-    load_4_rows(rows_.lines, rows_.stride, rows_.to, sum_);
-    prefetch_rows(rows_.lines + rows_.distance, rows_.stride, 4);
-    rows_.lines += 4 * rows_.stride;
+    load_4_rows(lines_, rows_.stride, rows_.to, sum_);
+    prefetch_rows(lines_ + rows_.distance, rows_.stride, 4);
+    lines_ += 4 * rows_.stride;
     rows_.to += 4;
   }
   /// Returns whether is_moderate() holds for the loaded biases.
@@ -127,6 +131,7 @@ class LoadRowsAhead {
 
  private:
   RowsAhead rows_;
+  const T* lines_;
   Vector sum_ = hn::Zero(Floats());
 };
 
@@ -146,8 +151,8 @@ class BiasTiles {
     return biases_of(group) + (key - first) * kPanelLanes;
   }
   /// Finds some rows of the group after that of tile(), if it begins before `end`, for keys of a
-  /// segment [begin, end). The caller must load them. If that would take other instructions than
-  /// LoadRowsAhead has, loads them at once.
+  /// segment [begin, end). The caller must load them with load_rows_ahead(). Keys that are not
+  /// contiguous are loaded at once.
   void find_rows_ahead(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes,
                        std::int64_t begin, std::int64_t end, RowsAhead& ahead) {
     ahead.parts = 0;
@@ -156,12 +161,11 @@ class BiasTiles {
     Group& group = enter(panel, next, lane, lanes);
     const std::int64_t rows = std::min(kRowsAhead, group.rows - group.loaded);
     if (rows <= 0) return;
-    if (bias_.dtype() != DType::kFloat32 || !has_lines(group)) {
-      return load(group, group.loaded + rows);
-    }
+    if (!has_lines(group)) return load(group, group.loaded + rows);
     // Written in place: a copy of numbers that have just been written one by one takes long.
     ahead.stride = head_.bias.query_stride;
-    ahead.lines = biases_at<float>(group.query, group.key) + group.loaded * ahead.stride;
+    with_biases(group.query + group.loaded, group.key,
+                [&](const auto* lines) { ahead.lines = lines; });
     ahead.to = biases_of(group) + group.loaded;
     ahead.parts = rows / 4;
     // After the last groups of the segment, the next panel needs the first ones.
@@ -171,7 +175,15 @@ class BiasTiles {
     }
     group.loaded += ahead.parts * 4;
   }
-  void note(const LoadRowsAhead& loaded) { are_moderate_ = are_moderate_ && loaded.are_moderate(); }
+  /// Calls product(between), which must call between() as tile() does, and thus loads the rows.
+  template <class Product>
+  HWY_INLINE void load_rows_ahead(const RowsAhead& rows, const Product& product) {
+    with_bias_type(bias_.dtype(), [&](auto* type) HWY_ATTR {
+      LoadRowsAhead<std::remove_cvref_t<decltype(*type)>> between(rows);
+      product(between);
+      are_moderate_ = are_moderate_ && between.are_moderate();
+    });
+  }
 
   /// Removes tiles that the biases hide from both ends of the segments of a block (trim-inl.h).
   /// Returns the number of segments left.
@@ -197,15 +209,10 @@ class BiasTiles {
   /// Calls visit() with a pointer to the bias of (query, key), of the biases' type.
   template <class Visit>
   void with_biases(std::int64_t query, std::int64_t key, const Visit& visit) const {
-    with_bias_type(bias_.dtype(), [&](auto* type) {
-      visit(biases_at<std::remove_cvref_t<decltype(*type)>>(query, key));
-    });
-  }
-  template <class T>
-  const T* biases_at(std::int64_t query, std::int64_t key) const {
     const BiasRows& place = head_.bias;
-    return static_cast<const T*>(bias_.data()) + place.offset + query * place.query_stride +
-           key * place.key_stride;
+    const std::int64_t at = place.offset + query * place.query_stride + key * place.key_stride;
+    with_bias_type(bias_.dtype(),
+                   [&](auto* type) { visit(static_cast<decltype(type)>(bias_.data()) + at); });
   }
 
   float* biases_of(const Group& group) const {

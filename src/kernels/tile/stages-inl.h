@@ -133,9 +133,7 @@ class ScoreStages {
   template <class Product>
   HWY_INLINE void with_rows_ahead(const RowsAhead& ahead, const Product& product) {
     if (ahead.parts > 0) {
-      LoadRowsAhead between(ahead);
-      product(between);
-      bias_.note(between);
+      bias_.load_rows_ahead(ahead, product);
     } else {
       NothingBetween between;
       product(between);
