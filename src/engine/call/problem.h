@@ -32,7 +32,7 @@ struct Problem {
   std::int64_t value_dim() const { return value.extent(3); }
   /// Whether the inputs are float64. Either all inputs are float64 or none of them.
   bool is_float64() const { return query.dtype() == DType::kFloat64; }
-  /// Returns the problem with other options of execution, which must outlive the result.
+  /// Returns the problem with other options, which must outlive the result and score alike.
   Problem with_options(const AttentionOptions& other) const {
     return {query, key, value, other, memory, shape, scale};
   }

@@ -91,7 +91,8 @@ class AmxBlocks : public LaneContexts<Numbers> {
     return packs;
   }
 
-  template <int kVectors, Finish kFinish = Finish::kMaximum>
+  /// The maximum is found in any case.
+  template <int kVectors, Finish = Finish::kMaximum>
   HWY_INLINE void scores(const Panel& panel, std::int64_t key, std::int64_t lane, float* scores,
                          float* maximum) const {
     Pending pending{};

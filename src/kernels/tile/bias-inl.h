@@ -85,8 +85,8 @@ HWY_INLINE void prefetch_rows(const T* lines, std::int64_t stride, std::int64_t 
   }
 }
 
-/// Rows of a group of biases that are loaded while a product is computed: between the parts of its
-/// steps, so that it does not wait for them.
+/// Rows of a group of biases that are yet to be loaded. A product loads them between the parts of
+/// its steps, so that it does not wait for them.
 struct RowsAhead {
   const void* lines = nullptr;  // of the first row
   std::int64_t stride = 0;
@@ -150,9 +150,9 @@ class BiasTiles {
     if (group.loaded < group.rows) load(group, group.rows);
     return biases_of(group) + (key - first) * kPanelLanes;
   }
-  /// Finds some rows of the group after that of tile(), if it begins before `end`, for keys of a
-  /// segment [begin, end). The caller must load them with load_rows_ahead(). Keys that are not
-  /// contiguous are loaded at once.
+  /// Finds some rows of the group after that of tile(). If ahead.parts is not 0, the caller must
+  /// load them with load_rows_ahead(). Otherwise, nothing is left to load, or the keys are not
+  /// contiguous and the group has been loaded. [begin, end) are the keys of the segment.
   void find_rows_ahead(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes,
                        std::int64_t begin, std::int64_t end, RowsAhead& ahead) {
     ahead.parts = 0;
@@ -240,7 +240,8 @@ class BiasTiles {
            group.key + kBiasKeys <= head_.kv_len;
   }
 
-  /// Loads the rows of a group up to row `end`, and tests their biases.
+  /// Loads the rows of a group up to row `end`, or all if keys are not contiguous, and tests their
+  /// biases.
   void load(Group& group, std::int64_t end) {
     with_biases(group.query, group.key, [&](const auto* from) {
       if (has_lines(group)) {

@@ -158,7 +158,8 @@ class KeyRows {
     HWY_NAMESPACE::load_queries<Arithmetic>(head_, panel, setup_.head_dim, factor, panel.queries);
   }
 
-  template <int kVectors, Finish kFinish = Finish::kMaximum>
+  /// The maximum is found in any case.
+  template <int kVectors, Finish = Finish::kMaximum>
   HWY_INLINE void scores(const Panel& panel, std::int64_t key, std::int64_t lane, float* scores,
                          float* maximum) const {
     const float* const keys = keys_.row(key);

@@ -71,13 +71,15 @@ HWY_INLINE void softcap_tiles(float* HWY_RESTRICT scores, std::int64_t keys, flo
   for (int v = 0; v < kVectors; ++v) hn::Store(most[v], d, maximum + v * kLanes);
 }
 
-/// Computes derivative *= 1 - tanh^2 for one tile of `lanes` lanes. `scores` holds factor * tanh.
-HWY_INLINE void softcap_derivative_tile(const float* HWY_RESTRICT scores, std::int64_t lanes,
-                                        float factor, float* HWY_RESTRICT derivative) {
+/// Computes derivative *= 1 - tanh^2 for `keys` keys and `lanes` lanes. `scores` holds factor *
+/// tanh.
+HWY_INLINE void softcap_derivative_tiles(const float* HWY_RESTRICT scores, std::int64_t keys,
+                                         std::int64_t lanes, float factor,
+                                         float* HWY_RESTRICT derivative) {
   const Floats d;
   const Vector one = hn::Set(d, 1.0f);
   const Vector unit = hn::Set(d, 1.0f / factor);
-  for (std::int64_t k = 0; k < kTileRows; ++k) {
+  for (std::int64_t k = 0; k < keys; ++k) {
     for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
       const Vector t = hn::Mul(unit, hn::Load(d, scores + k * kPanelLanes + lane));
       float* at = derivative + k * kPanelLanes + lane;

@@ -236,7 +236,9 @@ class ScoreStages {
       tile.factor = 1.0f;
       score_.custom.tile_derivative(score_.custom.state.get(), tile);
     }
-    if (score_.softcap > 0) softcap_derivative_tile(scores.scores, scores.lanes, cap, derivative);
+    if (score_.softcap > 0) {
+      softcap_derivative_tiles(scores.scores, scores.keys, scores.lanes, cap, derivative);
+    }
   }
 
   bool has_position_bias() const { return score_.alibi.has_value() || score_.relative.has_value(); }
