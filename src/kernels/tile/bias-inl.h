@@ -150,30 +150,33 @@ class BiasTiles {
     if (group.loaded < group.rows) load(group, group.rows);
     return biases_of(group) + (key - first) * kPanelLanes;
   }
-  /// Finds some rows of the group after that of tile(). If ahead.parts is not 0, the caller must
-  /// load them with load_rows_ahead(). Otherwise, nothing is left to load, or the keys are not
-  /// contiguous and the group has been loaded. [begin, end) are the keys of the segment.
+  /// Loads some rows of the group after that of tile(), if it begins before `end`.
+  void load_ahead(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes,
+                  std::int64_t end) {
+    Group* const group = group_ahead(panel, key, lane, lanes, end);
+    if (group != nullptr) load(*group, std::min(group->rows, group->loaded + kRowsAhead));
+  }
+  /// Finds these rows. If ahead.parts is not 0, the caller must load them with load_rows_ahead().
+  /// Otherwise, nothing is left to load, or the keys are not contiguous and the group has been
+  /// loaded. [begin, end) are the keys of the segment.
   void find_rows_ahead(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes,
                        std::int64_t begin, std::int64_t end, RowsAhead& ahead) {
     ahead.parts = 0;
-    const std::int64_t next = (key / kBiasKeys + 1) * kBiasKeys;
-    if (next >= end || next + kBiasKeys > head_.kv_len) return;
-    Group& group = enter(panel, next, lane, lanes);
-    const std::int64_t rows = std::min(kRowsAhead, group.rows - group.loaded);
-    if (rows <= 0) return;
-    if (!has_lines(group)) return load(group, group.loaded + rows);
+    Group* const group = group_ahead(panel, key, lane, lanes, end);
+    if (group == nullptr) return;
+    if (!has_lines(*group)) return load(*group, group->rows);
     // Written in place: a copy of numbers that have just been written one by one takes long.
     ahead.stride = head_.bias.query_stride;
-    with_biases(group.query + group.loaded, group.key,
+    with_biases(group->query + group->loaded, group->key,
                 [&](const auto* lines) { ahead.lines = lines; });
-    ahead.to = biases_of(group) + group.loaded;
-    ahead.parts = rows / 4;
+    ahead.to = biases_of(*group) + group->loaded;
+    ahead.parts = std::min(kRowsAhead, group->rows - group->loaded) / 4;
     // After the last groups of the segment, the next panel needs the first ones.
     ahead.distance = 2 * kBiasKeys;
-    if (next + ahead.distance >= end && panel.rows == kPanelLanes) {
+    if (group->key + ahead.distance >= end && panel.rows == kPanelLanes) {
       ahead.distance += begin - end + kPanelLanes * ahead.stride;
     }
-    group.loaded += ahead.parts * 4;
+    group->loaded += ahead.parts * 4;
   }
   /// Calls product(between), which must call between() as tile() does, and thus loads the rows.
   template <class Product>
@@ -217,6 +220,15 @@ class BiasTiles {
 
   float* biases_of(const Group& group) const {
     return scratch_.bias_tiles + (&group - groups_) * kBiasKeys * kPanelLanes;
+  }
+
+  /// Returns the group after that of tile(), if it begins before `end` and is not loaded, or null.
+  Group* group_ahead(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes,
+                     std::int64_t end) {
+    const std::int64_t next = (key / kBiasKeys + 1) * kBiasKeys;
+    if (next >= end || next + kBiasKeys > head_.kv_len) return nullptr;
+    Group& group = enter(panel, next, lane, lanes);
+    return group.loaded < group.rows ? &group : nullptr;
   }
 
   /// Returns the buffer for the group that begins at `key`. Empties it if it holds another group or

@@ -126,7 +126,9 @@ class ScoreStages {
     }
     addend = {bias_of(panel, block, segment, key), kPanelLanes, kLog2E, std::abs(query_factor())};
     if (!bias_.are_moderate()) return false;
-    find_rows_ahead(panel, block, segment, key, ahead);
+    const std::int64_t begin = block + segment.first_key;
+    bias_.find_rows_ahead(panel, block + key, lane, segment.vectors * kLanes, begin,
+                          begin + segment.keys, ahead);
     return true;
   }
   /// Calls product(between), which must call between() as tile() does, and thus loads rows ahead.
@@ -180,11 +182,8 @@ class ScoreStages {
     for (std::int64_t k = 0; k < keys && score_.bias.defined(); k += kTileRows) {
       add_bias_tile(scores + k * kPanelLanes, lanes, bias_of(panel, block, segment, key + k),
                     kLog2E);
-      RowsAhead rows;
-      find_rows_ahead(panel, block, segment, key + k, rows);
-      with_rows_ahead(rows, [&](auto& load) HWY_ATTR {
-        for (std::int64_t part = 0; part < rows.parts; ++part) load();
-      });
+      bias_.load_ahead(panel, block + key + k, lane, lanes,
+                       block + segment.first_key + segment.keys);
     }
     if (maximum == nullptr || raises) return;
     for (std::int64_t k = 0; k < keys; k += kTileRows) {
@@ -253,13 +252,6 @@ class ScoreStages {
                        std::int64_t key) {
     return bias_.tile(panel, block + key, segment.first_vector * kLanes, segment.vectors * kLanes);
   }
-  void find_rows_ahead(const Panel& panel, std::int64_t block, const Segment& segment,
-                       std::int64_t key, RowsAhead& ahead) {
-    const std::int64_t first_key = block + segment.first_key;
-    bias_.find_rows_ahead(panel, block + key, segment.first_vector * kLanes,
-                          segment.vectors * kLanes, first_key, first_key + segment.keys, ahead);
-  }
-
   void fill_visible(const Panel& panel, std::int64_t block, const Segment& segment) {
     const std::int64_t key = block + segment.first_key;
     const std::int64_t keys = std::min(segment.keys, head_.kv_len - key);
