@@ -177,8 +177,7 @@ engine::Problem own_problem(const ShardedInputs& inputs, const AttentionOptions&
   own.kv_len = inputs.key.extent(2);
   const std::array<Memory, 3> memory{memory_of(inputs.query, "query"), memory_of(inputs.key, "key"),
                                      memory_of(inputs.value, "value")};
-  const double scale = score_scale(options.score, inputs.query.extent(3));
-  return {inputs.query, inputs.key, inputs.value, options, memory, own, scale};
+  return {inputs.query, inputs.key, inputs.value, options, memory, own};
 }
 
 }  // namespace fovea::distributed

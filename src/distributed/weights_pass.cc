@@ -36,8 +36,7 @@ void WeightsPass::run(const std::function<void(const Part&)>& work) {
       shape.q_len = queries;
       shape.kv_len = block.range.keys;
       // `memory` is empty, because no outputs are checked.
-      const double scale = score_scale(options.score, own.query.extent(3));
-      const engine::Problem problem{own.query, own.key, own.key, options, {}, shape, scale};
+      const engine::Problem problem{own.query, own.key, own.key, options, {}, shape};
       work({block.range, block.first, own, problem});
     });
   });

@@ -46,8 +46,7 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
       value,
       options,
       {check_input(query, "query"), check_input(key, "key"), check_input(value, "value")},
-      shape_of(query, key, value, options),
-      score_scale(options.score, query.extent(3))};
+      shape_of(query, key, value, options)};
   if (key.extent(3) != query.extent(3)) {
     fail_argument("key", "expected dim {} as query has, got {}", query.extent(3), key.extent(3));
   }

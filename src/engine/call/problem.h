@@ -26,15 +26,15 @@ struct Problem {
   const AttentionOptions& options;
   std::array<Memory, 3> memory;  // of query, key and value, for OutputChecks only
   ProblemShape shape;
-  double scale;  // score_scale()
+  double scale = score_scale(options.score, query.extent(3));
 
   std::int64_t head_dim() const { return query.extent(3); }
   std::int64_t value_dim() const { return value.extent(3); }
   /// Whether the inputs are float64. Either all inputs are float64 or none of them.
   bool is_float64() const { return query.dtype() == DType::kFloat64; }
-  /// Returns the problem with other options, which must outlive the result and score alike.
+  /// Returns the same problem with other options, which must outlive the result.
   Problem with_options(const AttentionOptions& other) const {
-    return {query, key, value, other, memory, shape, scale};
+    return {query, key, value, other, memory, shape};
   }
 };
 

@@ -256,8 +256,7 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
   const engine::Problem checked = engine::make_problem(query, key, value, with_lengths);
   const std::array<Memory, 3> memory{checked.memory[0], memory_of(cache.key, "key"),
                                      memory_of(cache.value, "value")};
-  const engine::Problem problem{query,  cache.key,     cache.value,  with_lengths,
-                                memory, checked.shape, checked.scale};
+  const engine::Problem problem{query, cache.key, cache.value, with_lengths, memory, checked.shape};
   engine::validate_outputs(problem, outputs);
   engine::decode(problem, engine::Cache(cache), outputs, engine::Decoded::kAll);
 }

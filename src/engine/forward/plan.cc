@@ -42,8 +42,9 @@ std::int64_t round_up(std::int64_t number, std::int64_t multiple) {
   return (number + multiple - 1) / multiple * multiple;
 }
 
-/// Returns where part `part` begins if `count` things are divided into `parts` even parts. Divides
-/// only if needed, because the smallest calls would spend a twentieth of their time on it.
+/// Returns the index of the first element of part `part`, if `count` elements are divided into
+/// `parts` parts whose sizes differ by at most one. A single part needs no division instruction;
+/// these take a twentieth of the time of the smallest calls.
 std::int64_t part_begin(std::int64_t part, std::int64_t parts, std::int64_t count) {
   return parts == 1 ? part * count : part * count / parts;
 }

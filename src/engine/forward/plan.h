@@ -58,7 +58,7 @@ class ForwardPlan {
   WorkItem item(const std::byte* workspace, std::int64_t number) const;
 
  private:
-  /// How the rows of a sequence are divided.
+  /// The division of a sequence's heads and rows.
   struct Division {
     std::int64_t q_len = 0, kv_len = 0;
     std::int64_t parts = 1;   // of the heads of each key head (heads_together.h)
@@ -71,6 +71,7 @@ class ForwardPlan {
   /// is visited once.
   template <class Visit>
   void for_each_division(const Visit& visit) const;
+  /// Returns the number of work items of each group.
   std::int64_t items_per_group(const Division& division) const;
   /// Returns the rows of a panel or map chunk, which is never split.
   std::int64_t chunk_rows(std::int64_t rows) const;
@@ -86,7 +87,7 @@ class ForwardPlan {
   std::int64_t chunk_rows_ = 0;
   std::int64_t in_place_rows_ = 0;    // chunk_rows_ if keys and values are read in place
   std::int64_t chunks_per_item_ = 0;  // approximate
-  // Without packed sequences, of each batch item:
+  // The same for all batch items; unused with packed sequences.
   Division batch_division_;
   std::int64_t batch_items_per_group_ = 0;
   std::int64_t items_ = 0;

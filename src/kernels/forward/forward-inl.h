@@ -431,7 +431,7 @@ class ItemPass {
     constexpr std::int64_t lanes = kVectors * kLanes;
     const std::int64_t lane = segment.first_vector * kLanes;
     const std::int64_t end = key + keys;
-    // The stages find the maximum if all tiles have the same one and it does not follow a mask.
+    // The stages raise the maximum, unless a mask follows or the tiles have separate maxima.
     float* maximum = maximum_of(key);
     for (std::int64_t k = key; k < end; k += kTileRows) {
       if (k > key) prefetch_.fetch_for_scores();

@@ -91,7 +91,7 @@ class AmxBlocks : public LaneContexts<Numbers> {
     return packs;
   }
 
-  /// The maximum is found in any case.
+  /// Raises the maximum for any `Finish`.
   template <int kVectors, Finish = Finish::kMaximum>
   HWY_INLINE void scores(const Panel& panel, std::int64_t key, std::int64_t lane, float* scores,
                          float* maximum) const {

@@ -85,18 +85,17 @@ HWY_INLINE void prefetch_rows(const T* lines, std::int64_t stride, std::int64_t 
   }
 }
 
-/// Rows of a group of biases that are yet to be loaded. A product loads them between the parts of
-/// its steps, so that it does not wait for them.
+/// Rows of biases for LoadRowsAhead.
 struct RowsAhead {
   const void* lines = nullptr;  // of the first row
   std::int64_t stride = 0;
   float* to = nullptr;
   std::int64_t parts = 0;     // of four rows
-  std::int64_t distance = 0;  // from their lines to those to prefetch
+  std::int64_t distance = 0;  // from `lines` to the rows to prefetch, in elements
 };
 
-/// Loads four rows of a group of kBiasKeys contiguous keys as the lanes at `to`, and adds the
-/// biases to `sum` for is_moderate().
+/// Loads the biases of four rows and kBiasKeys contiguous keys, stores them transposed, with rows
+/// along the lanes, and adds them to `sum` for is_moderate().
 template <class T>
 HWY_INLINE void load_4_rows([[maybe_unused]] const T* lines, [[maybe_unused]] std::int64_t stride,
                             [[maybe_unused]] float* to, [[maybe_unused]] Vector& sum) {
@@ -110,7 +109,8 @@ HWY_INLINE void load_4_rows([[maybe_unused]] const T* lines, [[maybe_unused]] st
 #endif
 }
 
-/// A Between of tile() that loads rows ahead, from biases of type T.
+/// A callback for tile() that loads RowsAhead, four rows per call, from biases of type T. If all
+/// rows were loaded before the product, the product would wait for them.
 template <class T>
 class LoadRowsAhead {
  public:
@@ -150,22 +150,23 @@ class BiasTiles {
     if (group.loaded < group.rows) load(group, group.rows);
     return biases_of(group) + (key - first) * kPanelLanes;
   }
-  /// Loads some rows of the group after that of tile(), if it begins before `end`.
+  /// Loads up to kRowsAhead rows of the group that follows that of `key`, if it begins before
+  /// `end`.
   void load_ahead(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes,
                   std::int64_t end) {
     Group* const group = group_ahead(panel, key, lane, lanes, end);
     if (group != nullptr) load(*group, std::min(group->rows, group->loaded + kRowsAhead));
   }
-  /// Finds these rows. If ahead.parts is not 0, the caller must load them with load_rows_ahead().
-  /// Otherwise, nothing is left to load, or the keys are not contiguous and the group has been
-  /// loaded. [begin, end) are the keys of the segment.
+  /// Sets `ahead` to the rows that load_ahead() would load. The caller must pass them to
+  /// load_rows_ahead() unless ahead.parts is 0. Loads the whole group if its keys are not
+  /// contiguous. [begin, end) are the keys of the segment.
   void find_rows_ahead(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes,
                        std::int64_t begin, std::int64_t end, RowsAhead& ahead) {
     ahead.parts = 0;
     Group* const group = group_ahead(panel, key, lane, lanes, end);
     if (group == nullptr) return;
     if (!has_lines(*group)) return load(*group, group->rows);
-    // Written in place: a copy of numbers that have just been written one by one takes long.
+    // Written in place, because a copy would load vectors of numbers that are still being stored.
     ahead.stride = head_.bias.query_stride;
     with_biases(group->query + group->loaded, group->key,
                 [&](const auto* lines) { ahead.lines = lines; });
@@ -178,7 +179,8 @@ class BiasTiles {
     }
     group->loaded += ahead.parts * 4;
   }
-  /// Calls product(between), which must call between() as tile() does, and thus loads the rows.
+  /// Calls product(between), where `between` is LoadRowsAhead. The product must call it as tile()
+  /// does.
   template <class Product>
   HWY_INLINE void load_rows_ahead(const RowsAhead& rows, const Product& product) {
     with_bias_type(bias_.dtype(), [&](auto* type) HWY_ATTR {
@@ -222,7 +224,8 @@ class BiasTiles {
     return scratch_.bias_tiles + (&group - groups_) * kBiasKeys * kPanelLanes;
   }
 
-  /// Returns the group after that of tile(), if it begins before `end` and is not loaded, or null.
+  /// Returns the group that follows that of `key`, or null if it does not begin before `end` or is
+  /// already loaded.
   Group* group_ahead(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes,
                      std::int64_t end) {
     const std::int64_t next = (key / kBiasKeys + 1) * kBiasKeys;

@@ -158,7 +158,7 @@ class KeyRows {
     HWY_NAMESPACE::load_queries<Arithmetic>(head_, panel, setup_.head_dim, factor, panel.queries);
   }
 
-  /// The maximum is found in any case.
+  /// Raises the maximum for any `Finish`.
   template <int kVectors, Finish = Finish::kMaximum>
   HWY_INLINE void scores(const Panel& panel, std::int64_t key, std::int64_t lane, float* scores,
                          float* maximum) const {

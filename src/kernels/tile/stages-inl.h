@@ -131,7 +131,8 @@ class ScoreStages {
                           begin + segment.keys, ahead);
     return true;
   }
-  /// Calls product(between), which must call between() as tile() does, and thus loads rows ahead.
+  /// Calls product(between), where `between` loads the rows of `ahead`. The product must call it as
+  /// tile() does.
   template <class Product>
   HWY_INLINE void with_rows_ahead(const RowsAhead& ahead, const Product& product) {
     if (ahead.parts > 0) {
@@ -252,6 +253,7 @@ class ScoreStages {
                        std::int64_t key) {
     return bias_.tile(panel, block + key, segment.first_vector * kLanes, segment.vectors * kLanes);
   }
+
   void fill_visible(const Panel& panel, std::int64_t block, const Segment& segment) {
     const std::int64_t key = block + segment.first_key;
     const std::int64_t keys = std::min(segment.keys, head_.kv_len - key);
