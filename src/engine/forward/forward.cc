@@ -87,7 +87,8 @@ void forward_fused(const Problem& problem, bool decoded, const AttentionOutputs&
                             execution.stop);
     };
     const auto compute_and_prefetch = [&] {
-      if (number + plan.threads() >= plan.items()) return compute(nullptr);
+      const bool is_last = number + plan.threads() >= plan.items();
+      if (is_last || !plan.setup().prefetches) return compute(nullptr);
       const kernels::ForwardItem next = item(number + plan.threads());
       compute(&next);
     };

@@ -105,7 +105,11 @@ class ItemPass {
         pushes_(kOwnSoftmax && !stages_.any() && !softmax_.dropout()),
         lenses_(setup, item.head, scratch_,
                 scratch + scratch_.lay_out(scratch, Keys::scratch_sizes(setup)), score_factor_),
-        prefetch_(setup, item, next) {}
+        prefetch_(setup, item, next) {
+    if constexpr (Keys::kPrefetches) {
+      if (next != nullptr) keys_.set_next(next->head);
+    }
+  }
 
   void run(const std::stop_token& stop) {
     for (std::int64_t q = item_.q_begin; q < item_.q_end; q += kPanelLanes) {
@@ -249,7 +253,7 @@ class ItemPass {
       pushed = false;
       if (segments == 0) continue;
       if (keys_.enter(block, count)) {
-        prefetch_.start_block(block + count, keys_end_, panels_, tiles);
+        start_block(block + count, count);
       }
       if constexpr (Keys::kMayRefuse) {
         if (!refuse(panel, keys_.rows_that_see_unfit(panel))) return;
@@ -266,13 +270,26 @@ class ItemPass {
         } else if (last) {
           prefetch_.start_next_item(tiles);
         }
-        prefetch_.start_contexts(panel, last);
+        prefetch_.start_contexts(panel, last, keys_.value_fetches(panel.rows, count));
         left = attend(p, block, tiles, segments, last);
       }
     }
     if (!last || pushed) return;
     if constexpr (Keys::kHasPipeline) keys_.flush(*this, score_factor_);
     close_panel(p, left);
+  }
+
+  /// Starts to prefetch the block at key `block`, while one of `count` keys is processed.
+  void start_block(std::int64_t block, std::int64_t count) {
+    const std::int64_t last_rows = scratch_.panels[panels_ - 1].rows;
+    std::int64_t score_fetches = panels_ * tiles_of(count);
+    std::int64_t value_fetches = (panels_ - 1) * keys_.value_fetches(kPanelLanes, count) +
+                                 keys_.value_fetches(last_rows, count);
+    if constexpr (Keys::kPrefetches) {
+      if (keys_.prefetches_keys()) score_fetches = 0;
+      if (keys_.prefetches_values()) value_fetches = 0;
+    }
+    prefetch_.start_block(block, keys_end_, score_fetches, value_fetches);
   }
 
   /// push() for a block whose keys are all visible, without a look at its tiles.

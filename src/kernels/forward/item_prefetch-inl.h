@@ -33,18 +33,18 @@ class ItemPrefetch {
   ItemPrefetch(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next)
       : setup_(setup), head_(item.head), next_(next) {}
 
-  /// Prefetches the keys and values of the next block, which begins at key `block` of an item with
-  /// `panels` panels and ends before `keys_end`; after the last block, those of the next item's
-  /// first block.
-  void start_block(std::int64_t block, std::int64_t keys_end, std::int64_t panels,
-                   std::int64_t tiles) {
+  /// Prefetches the keys and values of the next block, which begins at key `block` and ends before
+  /// `keys_end`; after the last block, those of the next item's first block. Until then,
+  /// fetch_for_scores() and fetch_for_values() will be called so many times.
+  void start_block(std::int64_t block, std::int64_t keys_end, std::int64_t score_fetches,
+                   std::int64_t value_fetches) {
     const bool ours = block < keys_end;
     if (!ours && next_ == nullptr) return;
     const ForwardHead& head = ours ? head_ : next_->head;
     const std::int64_t first = ours ? block : 0;
     const std::int64_t rows = std::min(setup_.block_keys, (ours ? keys_end : head.kv_len) - first);
-    keys_.start(head.key, first, rows, setup_.head_dim, panels * tiles);
-    values_.start(head.value, first, rows, setup_.value_dim, panels * value_tiles());
+    keys_.start(head.key, first, rows, setup_.head_dim, score_fetches);
+    values_.start(head.value, first, rows, setup_.value_dim, value_fetches);
   }
 
   /// Prefetches the queries of the panel `next`, unless they are loaded.
@@ -59,11 +59,11 @@ class ItemPrefetch {
   }
 
   /// If the block is the panel's `last`, prefetches the contexts of its rows; otherwise stops that.
-  void start_contexts(const Panel& panel, bool last) {
+  void start_contexts(const Panel& panel, bool last, std::int64_t value_fetches) {
     // Rows of several heads are usually too few to matter, unless they follow each other.
     const bool whole = last && head_.context.data != nullptr && head_.context_is_even();
     contexts_.start(head_.context, panel.first_query, whole ? panel.rows : 0, setup_.value_dim,
-                    value_tiles());
+                    value_fetches);
   }
 
   void fetch_for_scores() {
@@ -82,7 +82,6 @@ class ItemPrefetch {
     if (head.heads > 1) count = std::min(count, head.q_len - query);
     queries_.start(head.query_rows(row), query, count, setup_.head_dim, tiles);
   }
-  std::int64_t value_tiles() const { return std::max<std::int64_t>(1, tiles_of(setup_.value_dim)); }
 
   const ForwardSetup& setup_;
   const ForwardHead& head_;

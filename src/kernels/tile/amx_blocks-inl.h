@@ -47,6 +47,7 @@ class AmxBlocks : public LaneContexts<Numbers> {
   static constexpr bool kMayRefuse = Numbers::kParts > 1;
   static constexpr bool kMayAdd = false;
   static constexpr bool kMayWriteProduct = false;
+  static constexpr bool kPrefetches = false;
 
   AmxBlocks(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch)
       : LaneContexts<Numbers>(setup, head, scratch), size_(setup) {
@@ -103,7 +104,8 @@ class AmxBlocks : public LaneContexts<Numbers> {
     raise_maximum(scores, kVectors * kLanes, maximum);
   }
 
-  /// Computes context = factor * context + weights times values.
+  static constexpr std::int64_t value_fetches(std::int64_t, std::int64_t) { return 0; }
+  /// Computes context = factor * context + weights times values. Does not call fetch().
   template <int kVectors, class Fetch>
   HWY_INLINE void add_values(Panel& panel, const Segment& segment, const Fetch&) {
     this->begin_context(panel);

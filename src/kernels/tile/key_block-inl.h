@@ -31,6 +31,7 @@ class KeyBlock : public LaneContexts<ArithmeticOfTiles> {
   static constexpr bool kHasPipeline = false;
   static constexpr bool kMayRefuse = false;
   static constexpr bool kMayWriteProduct = false;
+  static constexpr bool kPrefetches = false;
   static constexpr bool kMayAdd = true;  // whether there is scores_plus()
   /// Returns the exponent that weights are relative to: weights are 2^(factor * score - reference).
   static double reference(float maximum, float factor) {
@@ -85,8 +86,12 @@ class KeyBlock : public LaneContexts<ArithmeticOfTiles> {
         scratch_.keys + key * dim, queries, dim, scores, maximum, addend, between);
   }
 
+  /// Returns how often add_values() calls fetch() for one segment.
+  std::int64_t value_fetches(std::int64_t, std::int64_t) const {
+    return tiles_of(setup_.value_dim);
+  }
   /// Computes context = factor * context + weights times values, for the keys and the kVectors
-  /// vectors of a segment. Calls fetch() now and then.
+  /// vectors of a segment. Calls fetch() before each tile.
   template <int kVectors, class Fetch>
   HWY_INLINE void add_values(const Panel& panel, const Segment& segment, const Fetch& fetch) {
     const std::int64_t lane = segment.first_vector * kLanes;

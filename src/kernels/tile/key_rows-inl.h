@@ -41,11 +41,11 @@ constexpr std::int64_t whole_vectors(std::int64_t count) {
 }
 
 /// As tile() with Finish::kMaximum, where row i of A is read at a + i * stride. Rows from `rows` on
-/// repeat the last one.
+/// repeat the last one. Prefetches the rows that are `ahead` floats behind these.
 template <int kVectors>
-HWY_INLINE void tile_of_rows(const float* a, std::int64_t stride, std::int64_t rows,
-                             const float* HWY_RESTRICT b, std::int64_t steps, float* HWY_RESTRICT c,
-                             float* HWY_RESTRICT maximum) {
+HWY_INLINE void tile_of_rows(const float* a, std::int64_t stride, std::int64_t ahead,
+                             std::int64_t rows, const float* HWY_RESTRICT b, std::int64_t steps,
+                             float* HWY_RESTRICT c, float* HWY_RESTRICT maximum) {
   const Floats d;
   const float* row[kTileRows];
 #pragma GCC unroll 8
@@ -56,17 +56,21 @@ HWY_INLINE void tile_of_rows(const float* a, std::int64_t stride, std::int64_t r
 #pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::Zero(d);
   }
-  for (std::int64_t step = 0; step < steps; ++step) {
-    Vector lanes[kVectors];
+  RowLines next(a, ahead, stride, steps);
+  for (std::int64_t step = 0; step < steps;) {
+    next.fetch<kTileRows>();
+    for (const std::int64_t end = std::min(step + RowLines::kFloats, steps); step < end; ++step) {
+      Vector lanes[kVectors];
 #pragma GCC unroll 3
-    for (int v = 0; v < kVectors; ++v) lanes[v] = hn::Load(d, b + v * kLanes);
+      for (int v = 0; v < kVectors; ++v) lanes[v] = hn::Load(d, b + v * kLanes);
 #pragma GCC unroll 8
-    for (int i = 0; i < kTileRows; ++i) {
-      const Vector x = hn::Set(d, row[i][step]);
+      for (int i = 0; i < kTileRows; ++i) {
+        const Vector x = hn::Set(d, row[i][step]);
 #pragma GCC unroll 3
-      for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, lanes[v], sum[i][v]);
+        for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, lanes[v], sum[i][v]);
+      }
+      b += kPanelLanes;
     }
-    b += kPanelLanes;
   }
 #pragma GCC unroll 3
   for (int v = 0; v < kVectors; ++v) {
@@ -109,6 +113,27 @@ struct WriteScaled {
   }
 };
 
+/// Gives tiles to `sums`. Each step prefetches the numbers that are `ahead` floats behind its own,
+/// unless `ahead` is 0.
+template <class Sums>
+struct PrefetchAhead {
+  Sums& sums;
+  std::int64_t ahead;
+
+  template <int kVectors>
+  HWY_INLINE void before_step(const float* b) const {
+    if (ahead == 0) return;
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors * kLanes; i += RowLines::kFloats) {
+      __builtin_prefetch(b + ahead + i, 0, 2);
+    }
+  }
+  template <int kRows, int kVectors>
+  HWY_INLINE void take(const Vector (&tile)[kRows][kVectors], std::int64_t row, std::int64_t lane) {
+    sums.take(tile, row, lane);
+  }
+};
+
 class KeyRows {
  public:
   using Arithmetic = FloatArithmetic;
@@ -134,12 +159,16 @@ class KeyRows {
   static constexpr bool kMayRefuse = false;
   static constexpr bool kMayAdd = false;
   static constexpr bool kMayWriteProduct = true;
+  /// Whether the products may prefetch the keys and values that come next.
+  static constexpr bool kPrefetches = true;
   /// Returns the exponent that weights are relative to: weights are 2^(factor * score - reference).
   static double reference(float maximum, float factor) {
     return static_cast<double>(maximum) * static_cast<double>(factor);
   }
   std::int64_t keys_together() const { return setup_.block_keys; }
 
+  /// Sets the head that the thread will probably process next.
+  void set_next(const ForwardHead& next) { next_ = &next; }
   /// Computes keys with non-finite values apart from the others.
   void set_doubtful_apart() { doubtful_apart_ = true; }
   /// Returns whether all contexts that have been written are finite.
@@ -167,15 +196,16 @@ class KeyRows {
       if (panel.rows <= kMaxQueriesInQuads) {
         for (std::int64_t v = 0; v < kVectors; ++v) {
           const std::int64_t first = lane + v * kLanes;
-          tile_of_few(std::min(panel.rows - first, kLanes), keys, keys_.stride, count_ - key,
+          tile_of_few(std::min(panel.rows - first, kLanes), keys, keys_.stride,
+                      v == 0 ? keys_.ahead : 0, count_ - key,
                       panel.queries + first / kLanes * quad_floats(setup_.head_dim),
                       setup_.head_dim, scores + v * kLanes, maximum + v * kLanes);
         }
         return;
       }
     }
-    tile_of_rows<kVectors>(keys, keys_.stride, count_ - key, panel.queries + lane, setup_.head_dim,
-                           scores, maximum);
+    tile_of_rows<kVectors>(keys, keys_.stride, keys_.ahead, count_ - key, panel.queries + lane,
+                           setup_.head_dim, scores, maximum);
   }
   void note_who_sees_doubtful(const Segment& segment) { doubtful_.note_who_sees(segment); }
 
@@ -196,6 +226,13 @@ class KeyRows {
     multiply_values(panel, lane, end, segment.first_key, segment.first_key + segment.keys, sums,
                     fetch);
   }
+  /// Returns how often the product with the values calls fetch() for `rows` rows and `keys` keys.
+  static std::int64_t value_fetches(std::int64_t rows, std::int64_t keys) {
+    return (rows + kRowsTogether - 1) / kRowsTogether *
+           ((keys + kKeysTogether - 1) / kKeysTogether);
+  }
+  bool prefetches_keys() const { return keys_.ahead != 0; }
+  bool prefetches_values() const { return values_.ahead != 0; }
   void add_doubtful(const Panel& panel, const Segment& segment) {
     doubtful_.add(segment, [&](std::int64_t key, std::int64_t lane, std::int64_t c, float value) {
       panel.context[lane * width_ + c] += Arithmetic::weight(scratch_.weights, key, lane) * value;
@@ -262,6 +299,7 @@ class KeyRows {
   struct Rows {
     const float* data = nullptr;
     std::int64_t stride = 0;
+    std::int64_t ahead = 0;  // the distance from a row to that prefetched meanwhile; 0 for none
     const float* row(std::int64_t number) const { return data + number * stride; }
   };
 
@@ -282,8 +320,8 @@ class KeyRows {
     block_ = block;
     count_ = count;
     doubtful_.open(block);
-    keys_ = rows_of(head_.key, setup_.head_dim, setup_.head_dim, scratch_.keys);
-    values_ = rows_of(head_.value, setup_.value_dim, width_, scratch_.values);
+    keys_ = rows_of(&ForwardHead::key, setup_.head_dim, setup_.head_dim, scratch_.keys);
+    values_ = rows_of(&ForwardHead::value, setup_.value_dim, width_, scratch_.values);
     if (!doubtful_apart_) return;
     values_ = {scratch_.values, width_};
     if (Arithmetic::pack_rows(head_.value, block, count, count, setup_.value_dim, scratch_.values,
@@ -296,13 +334,23 @@ class KeyRows {
 
   /// Returns the rows of the block as they are, if they are float32 and `least` numbers long, and a
   /// copy in `to` otherwise, whose rows are padded with zeros.
-  Rows rows_of(const InputRows& rows, std::int64_t dim, std::int64_t least, float* to) const {
+  Rows rows_of(InputRows ForwardHead::*which, std::int64_t dim, std::int64_t least,
+               float* to) const {
+    const InputRows& rows = head_.*which;
     if (rows.dtype == DType::kFloat32 && dim == least) {
-      return {rows.row_as<float>(block_), rows.stride};
+      return {rows.row_as<float>(block_), rows.stride, ahead(which)};
     }
     const std::int64_t width = whole_vectors(dim);
     Arithmetic::copy_rows(rows, block_, count_, dim, to, width);
     return {to, width};
+  }
+  /// Returns Rows::ahead for rows in place. That of a short head leads to the next one; the rows of
+  /// longer heads follow each other, except at their end.
+  std::int64_t ahead(InputRows ForwardHead::*which) const {
+    if (!setup_.prefetches) return 0;
+    const InputRows& rows = head_.*which;
+    if (head_.kv_len > kKeysTogether) return kKeysTogether * rows.stride;
+    return next_ == nullptr ? 0 : (next_->*which).row_as<float>(0) - rows.row_as<float>(0);
   }
 
   /// Multiplies the weights of some rows and keys with the values, and passes the sums to `sums`.
@@ -323,10 +371,12 @@ class KeyRows {
         const std::int64_t seen = std::min(last, *std::max_element(ends, ends + rows) - block_);
         if (Sums::kAdds && seen <= key) continue;
         fetch();
+        // Other rows use the same values.
+        PrefetchAhead<Sums> taken{sums, row == first_row ? values_.ahead : 0};
         row_products<Arithmetic, Layout<1, kPanelLanes>>(
             row, row + (rows + kRowsMultiple - 1) / kRowsMultiple * kRowsMultiple, width_,
             scratch_.weights + key * kPanelLanes, values_.row(key), values_.stride,
-            std::max<std::int64_t>(seen - key, 0), sums);
+            std::max<std::int64_t>(seen - key, 0), taken);
       }
       key = next;
     } while (key < keys_end);
@@ -377,6 +427,7 @@ class KeyRows {
   const ForwardHead& head_;
   ForwardScratch& scratch_;
   DoubtfulKeys doubtful_;
+  const ForwardHead* next_ = nullptr;
   Rows keys_, values_;
   std::int64_t block_ = -1;  // its first key
   std::int64_t count_ = 0;   // keys of the block

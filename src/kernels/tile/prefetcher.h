@@ -22,7 +22,7 @@ class Prefetcher {
   void start(const RowsOf<Pointee>& rows, std::int64_t first, std::int64_t count, std::int64_t dim,
              std::int64_t calls) {
     left_ = 0;
-    if (count <= 0) return;
+    if (count <= 0 || calls <= 0) return;
     const auto element = static_cast<std::int64_t>(dtype_size(rows.dtype));
     row_ = rows.row(first);
     stride_ = rows.stride * element;
@@ -46,6 +46,35 @@ class Prefetcher {
   static constexpr std::int64_t kLine = 64;
   const std::byte* row_ = nullptr;
   std::int64_t stride_ = 0, lines_ = 0, line_ = 0, left_ = 0, per_call_ = 0;
+};
+
+/// Prefetches the rows of `dim` floats that are `ahead` floats behind others, line by line in the
+/// order of memory, into the L2 cache; nothing if `ahead` is 0.
+class RowLines {
+ public:
+  static constexpr std::int64_t kFloats = 16;  // of a line
+
+  RowLines(const float* first, std::int64_t ahead, std::int64_t stride, std::int64_t dim)
+      : row_(first + ahead), stride_(stride), dim_(dim), any_(ahead != 0) {}
+
+  /// Always inlined, because GCC removes calls to functions that only prefetch.
+  template <int kLines>
+  [[gnu::always_inline]] void fetch() {
+    if (!any_) return;
+#pragma GCC unroll 8
+    for (int i = 0; i < kLines; ++i) {
+      __builtin_prefetch(row_ + at_, 0, 2);
+      at_ += kFloats;
+      if (at_ < dim_) continue;
+      at_ = 0;
+      row_ += stride_;
+    }
+  }
+
+ private:
+  const float* row_;
+  std::int64_t stride_, dim_, at_ = 0;
+  bool any_;
 };
 
 }  // namespace fovea::kernels

@@ -26,6 +26,7 @@
 
 #include "kernels/simd/simd-inl.h"
 #include "kernels/tile/pack-inl.h"
+#include "kernels/tile/prefetcher.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -49,8 +50,8 @@ constexpr std::int64_t quad_floats(std::int64_t dim) {
 template <class Source>
 void store_quads(Source, std::int64_t, std::int64_t, std::int64_t, std::int64_t, float*);
 void clear_quads(std::int64_t, std::int64_t, float*);
-void tile_of_few(std::int64_t, const float*, std::int64_t, std::int64_t, const float*, std::int64_t,
-                 float*, float*);
+void tile_of_few(std::int64_t, const float*, std::int64_t, std::int64_t, std::int64_t, const float*,
+                 std::int64_t, float*, float*);
 #else
 
 /// Stores `count` rows as the queries from `query` on of a [vectors][dim / 4, rounded
@@ -110,10 +111,10 @@ HWY_INLINE Vector sums_of_quads(const Vector (&x)[kVectors]) {
 }
 
 /// Computes the scores of kKeys keys of `dim` numbers, for the queries of kVectors vectors of
-/// quads.
+/// quads. Meanwhile prefetches as many rows of `next`.
 template <int kVectors, int kKeys>
 HWY_INLINE void scores_of_quads(const float* const (&key)[kKeys], const float* HWY_RESTRICT queries,
-                                std::int64_t dim, Vector (&scores)[kKeys]) {
+                                std::int64_t dim, RowLines next, Vector (&scores)[kKeys]) {
   const Floats d;
   Vector sum[kKeys][kVectors];
 #pragma GCC unroll 8
@@ -134,6 +135,14 @@ HWY_INLINE void scores_of_quads(const float* const (&key)[kKeys], const float* H
     queries += kQuadStep;
   };
   std::int64_t c = 0;
+  for (; c + RowLines::kFloats <= dim;) {
+    next.fetch<kKeys>();
+#pragma GCC unroll 4
+    for (std::int64_t end = c + RowLines::kFloats; c < end; c += kQuad) {
+      add([&](int i) HWY_ATTR { return key[i] + c; });
+    }
+  }
+  if (c < dim) next.fetch<kKeys>();
   for (; c + kQuad <= dim; c += kQuad) add([&](int i) HWY_ATTR { return key[i] + c; });
   if (c < dim) {
     alignas(16) float last[kKeys][kQuad] = {};
@@ -147,11 +156,12 @@ HWY_INLINE void scores_of_quads(const float* const (&key)[kKeys], const float* H
 }
 
 /// Computes the scores of the kTileRows keys at `keys` and their maximum per lane, as tile() with
-/// Finish::kMaximum does. Keys from `count` on repeat the last one.
+/// Finish::kMaximum does. Keys from `count` on repeat the last one. Prefetches the keys that are
+/// `ahead` floats behind these.
 template <int kVectors>
-HWY_NOINLINE void tile_of_quads(const float* keys, std::int64_t stride, std::int64_t count,
-                                const float* queries, std::int64_t dim, float* HWY_RESTRICT c,
-                                float* HWY_RESTRICT maximum) {
+HWY_NOINLINE void tile_of_quads(const float* keys, std::int64_t stride, std::int64_t ahead,
+                                std::int64_t count, const float* queries, std::int64_t dim,
+                                float* HWY_RESTRICT c, float* HWY_RESTRICT maximum) {
   // The registers hold kTileRows x kPanelVectors sums (simd-inl.h).
   constexpr int kTogether = kVectors > kPanelVectors ? kTileRows / 2 : kTileRows;
   const Floats d;
@@ -162,7 +172,7 @@ HWY_NOINLINE void tile_of_quads(const float* keys, std::int64_t stride, std::int
       key[i] = keys + std::min<std::int64_t>(first + i, count - 1) * stride;
     }
     Vector scores[kTogether];
-    scores_of_quads<kVectors>(key, queries, dim, scores);
+    scores_of_quads<kVectors>(key, queries, dim, RowLines(key[0], ahead, stride, dim), scores);
 #pragma GCC unroll 8
     for (int i = 0; i < kTogether; ++i) {
       most = hn::Max(most, scores[i]);
@@ -174,17 +184,17 @@ HWY_NOINLINE void tile_of_quads(const float* keys, std::int64_t stride, std::int
 
 /// Calls tile_of_quads() with the vectors that `rows` queries fill, at most kLanes.
 HWY_INLINE void tile_of_few(std::int64_t rows, const float* keys, std::int64_t stride,
-                            std::int64_t count, const float* queries, std::int64_t dim, float* c,
-                            float* maximum) {
+                            std::int64_t ahead, std::int64_t count, const float* queries,
+                            std::int64_t dim, float* c, float* maximum) {
   switch ((rows + kQueriesOfVector - 1) / kQueriesOfVector) {
     case 1:
-      return tile_of_quads<1>(keys, stride, count, queries, dim, c, maximum);
+      return tile_of_quads<1>(keys, stride, ahead, count, queries, dim, c, maximum);
     case 2:
-      return tile_of_quads<2>(keys, stride, count, queries, dim, c, maximum);
+      return tile_of_quads<2>(keys, stride, ahead, count, queries, dim, c, maximum);
     case 3:
-      return tile_of_quads<3>(keys, stride, count, queries, dim, c, maximum);
+      return tile_of_quads<3>(keys, stride, ahead, count, queries, dim, c, maximum);
     default:
-      return tile_of_quads<4>(keys, stride, count, queries, dim, c, maximum);
+      return tile_of_quads<4>(keys, stride, ahead, count, queries, dim, c, maximum);
   }
 }
 

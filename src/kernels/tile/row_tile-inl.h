@@ -53,6 +53,11 @@ struct AddSums {
   float* c;
   std::int64_t stride;
 
+  /// Called before a tile multiplies kVectors vectors at `b`.
+  template <int kVectors>
+  static void before_step(const float* b) {
+    static_cast<void>(b);
+  }
   /// Takes the sums of a tile whose first row is `row` and whose first lane is `lane`.
   template <int kRows, int kVectors>
   HWY_INLINE void take(const Vector (&sums)[kRows][kVectors], std::int64_t row,
@@ -86,6 +91,7 @@ HWY_INLINE void row_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT 
     for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::Zero(d);
   }
   for (std::int64_t step = 0; step < steps; ++step) {
+    sums.template before_step<kVectors>(b);
     Vector lanes[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) lanes[v] = hn::LoadU(d, b + v * kLanes);
