@@ -40,11 +40,12 @@ constexpr std::int64_t kFewQueries = 8;
 // Beside the products of kernels/tile/quads-inl.h, which need vectors of kQuadLanes numbers and
 // read float32 keys in place, decoding is faster for fewer queries, and for half as many if its
 // registers do not hold two of them: they have room for vector / 2 vectors of each.
-constexpr std::int64_t kFewQueriesBesideQuads = 6, kQuadLanes = 8;
+constexpr std::int64_t kFewQueriesBesideQuads = 6, kQuadLanes = 8, kManyLanes = 16;
 constexpr std::int64_t kAlwaysFewQueries = 3;  // no more than any few_queries()
-// Heads with more elements of keys are decoded for up to kFewQueries queries. Tiles may be faster
-// on one thread, but decoding divides the keys among threads.
-constexpr std::int64_t kMaxKeyNumbers = 512 << 10;
+// Heads with more elements of keys are decoded for up to kFewQueries queries. With vectors of fewer
+// than kManyLanes numbers, tiles are faster for float32 keys, but decoding divides the keys of a
+// head among threads. So it is chosen for fewer than kHeadsForThreads key heads.
+constexpr std::int64_t kMaxKeyNumbers = 512 << 10, kHeadsForThreads = 8;
 constexpr std::int64_t kFewQueriesBesidePairs = 15;
 constexpr std::int64_t kAlwaysFewBesidePairs = 4, kKeysPerQueryBesidePairs = 16;
 static_assert(kAlwaysFewQueries <= kAlwaysFewBesidePairs);
@@ -56,7 +57,7 @@ constexpr std::int64_t kMinDecodedKeys = 64;
 // Registers hold three rows of queries up to kVectorsOfSomeRows vectors of dimensions, and more
 // rows up to kVectorsOfManyRows.
 constexpr std::int64_t kVectorsOfSomeRows = 16, kVectorsOfManyRows = 8;
-constexpr std::int64_t kManyLanes = 16, kKeysOfFourRows = 16;
+constexpr std::int64_t kKeysOfFourRows = 16;
 // The maximum number of decoded queries where tiles compute the query heads of a key head one by
 // one, and decoding computes them together.
 constexpr std::int64_t kFewQueriesOfLoneHeads = 3;
@@ -83,8 +84,11 @@ std::int64_t few_queries(const Problem& problem, std::int64_t kv_len) {
                     kFewQueriesBesidePairs);
   }
   const std::int64_t vector = forward_sizes(problem).in_place_vector;
-  if (vector < kQuadLanes || kv_len * problem.head_dim() > kMaxKeyNumbers) return kFewQueries;
   const bool in_place = problem.key.dtype() == DType::kFloat32;
+  const bool divides_keys =
+      kv_len * problem.head_dim() > kMaxKeyNumbers &&
+      (vector >= kManyLanes || !in_place || problem.shape.kv_heads < kHeadsForThreads);
+  if (vector < kQuadLanes || divides_keys) return kFewQueries;
   const std::int64_t few = in_place ? kFewQueriesBesideQuads : kFewQueries;
   return problem.head_dim() <= vector * vector / 2 ? few : few / 2;
 }

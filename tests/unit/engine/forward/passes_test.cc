@@ -205,6 +205,29 @@ TEST(AttentionPasses, FewRowsOfAKeyHeadAreDecodedForFewKeys) {
   expect_decoded({2, 10, 2, 1, 40}, 64, false);
 }
 
+/// Heads with more than 512 K numbers of keys are decoded for up to 8 queries, unless tiles are
+/// faster and there are enough heads for all threads.
+TEST(AttentionPasses, KeysOfLongHeadsAreDivided) {
+  const AttentionOptions options;
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+    for (const std::int64_t heads : {7, 8}) {
+      for (const std::int64_t queries : {3, 4, 8, 9}) {
+        const ProblemShape shape{1, heads, heads, queries, 4097};
+        const RandomProblem random(shape, 128, 1, 3);
+        const Tensor query = convert(random.query, dtype), key = convert(random.key, dtype),
+                     value = convert(random.value, dtype);
+        const engine::Problem problem = engine::make_problem(query, key, value, options);
+        const bool tiles_are_faster =
+            dtype == DType::kFloat32 && engine::forward_sizes(problem).in_place_vector == 8;
+        const std::int64_t most = tiles_are_faster && heads == 8 ? 3 : 8;
+        EXPECT_EQ(engine::has_few_queries(problem, sequence_span(options, shape, 0)),
+                  queries <= most)
+            << dtype_name(dtype) << ", " << heads << " heads, " << queries << " queries";
+      }
+    }
+  }
+}
+
 /// Where scores depend on more than the query and the key, tiles compute each head alone, and up to
 /// three queries are decoded on few keys.
 TEST(AttentionPasses, FewQueriesOfLoneHeadsAreDecodedForFewKeys) {
