@@ -166,6 +166,28 @@ void prepare(const Call& call, std::int64_t number) {
   call.memory.sink_sums[number] = sum;
 }
 
+/// Returns the first rows that an item reads.
+kernels::BackwardInputRows input_rows(const Call& call, std::int64_t number) {
+  const BackwardPlan& plan = call.plan;
+  const KeyItem at = plan.item(number);
+  const SequenceSpan span = sequence_span(call.problem.options, call.problem.shape, at.sequence);
+  const std::int64_t together = plan.setup().queries_together;
+  // Groups of queries are processed from the last one on.
+  const std::int64_t first = std::max<std::int64_t>(span.q_len - 1, 0) / together * together;
+  const auto rows = [&](const TensorView& tensor, std::int64_t head, std::int64_t row) {
+    return rows_of(tensor, span.batch, head, row);
+  };
+  const std::int64_t key = span.key_start + at.first_key, query = span.query_start + first;
+  const std::int64_t q_head = at.kv_head * plan.group();
+  return {.key = rows(call.problem.key, at.kv_head, key),
+          .value = rows(call.problem.value, at.kv_head, key),
+          .query = rows(call.problem.query, q_head, query),
+          .grad_context = rows(call.inputs.grad_context, q_head, query),
+          .keys = std::clamp<std::int64_t>(span.kv_len - at.first_key, 0,
+                                           plan.setup().forward.block_keys),
+          .queries = span.q_len - first};
+}
+
 void run_item(const Call& call, std::int64_t number, int thread) {
   const Problem& problem = call.problem;
   const BackwardPlan& plan = call.plan;
@@ -198,6 +220,8 @@ void run_item(const Call& call, std::int64_t number, int thread) {
   const std::int64_t first = span.key_start + at.first_key;
   item.grad_key = rows_of(call.gradients.grad_key, span.batch, at.kv_head, first);
   item.grad_value = rows_of(call.gradients.grad_value, span.batch, at.kv_head, first);
+  const std::int64_t next = number + plan.threads();
+  if (plan.setup().forward.prefetches && next < plan.items()) item.next = input_rows(call, next);
   kernels::backward_item(plan.setup(), item, plan.scratch_of(call.memory, thread),
                          problem.options.execution.stop);
 }

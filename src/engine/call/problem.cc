@@ -59,4 +59,13 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
   return problem;
 }
 
+bool keys_and_values_exceed(const Problem& problem, double bytes) {
+  const auto bytes_of = [](const TensorView& tensor) {
+    double count = static_cast<double>(dtype_size(tensor.dtype()));
+    for (int axis = 0; axis < 4; ++axis) count *= static_cast<double>(tensor.extent(axis));
+    return count;
+  };
+  return bytes_of(problem.key) + bytes_of(problem.value) > bytes;
+}
+
 }  // namespace fovea::engine

@@ -45,4 +45,7 @@ FOVEA_API Problem make_problem(const TensorView& query, const TensorView& key,
 Problem make_problem(const TensorView& query, const TensorView& key, const TensorView& value,
                      const AttentionOptions&& options) = delete;
 
+/// Returns whether the keys and values have more than this number of bytes.
+bool keys_and_values_exceed(const Problem& problem, double bytes);
+
 }  // namespace fovea::engine

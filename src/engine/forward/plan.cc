@@ -84,6 +84,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   setup_.head_dim = problem.head_dim();
   setup_.value_dim = context ? problem.value_dim() : 0;
   setup_.scale = problem.scale;
+  setup_.prefetches = keys_and_values_exceed(problem, kNearBytes);
   setup_.lenses = lenses;
   const kernels::ForwardSizes sizes = kernels::forward_sizes(setup_);
   const std::int64_t chunk_panels = std::max(lenses.chunk_panels, sizes.item_panels);
@@ -93,10 +94,8 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
 
   if (shape.sequences == 0 && shape.batch > 0) batch_division_ = divide(0);
   std::int64_t all_chunks = 0;
-  double all_keys = 0;
   for_each_division([&](const Division& division, std::int64_t count) {
     setup_.most_keys = std::max(setup_.most_keys, division.kv_len);
-    all_keys += static_cast<double>(count * division.kv_len) * static_cast<double>(shape.kv_heads);
     all_chunks += count * division.chunks * division.groups;
   });
   const std::int64_t row_numbers = std::max<std::int64_t>(1, setup_.head_dim + problem.value_dim());
@@ -109,9 +108,6 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   setup_.block_keys = sizes.block_keys > 0 ? sizes.block_keys : block_keys(sizes.number_bytes);
   setup_.usual_block_keys = block_keys(sizeof(float));
   const std::int64_t row_bytes = row_numbers * sizes.number_bytes;
-  setup_.prefetches = all_keys * static_cast<double>(row_numbers) *
-                          static_cast<double>(dtype_size(setup_.types.key)) >
-                      kNearBytes;
 
   const double products = static_cast<double>(all_chunks * chunk_rows_) *
                           static_cast<double>(setup_.most_keys) *

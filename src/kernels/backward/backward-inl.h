@@ -43,6 +43,7 @@
 #include "kernels/backward/backward_head-inl.h"
 #include "kernels/backward/backward_scratch.h"
 #include "kernels/backward/bias_gradient-inl.h"
+#include "kernels/backward/item_prefetch-inl.h"
 #include "kernels/backward/relevance-inl.h"
 #include "kernels/backward/turn.h"
 #include "kernels/simd/storage-inl.h"
@@ -64,6 +65,7 @@ class BackwardPass {
     Turn bias_turn(item_.bias_progress, item_.bias_turn);
     BiasGradient bias(setup_, scratch_);
     KeyRelevance relevance(setup_, scratch_);
+    BackwardPrefetch prefetch(setup_, item_);
     std::int64_t keys = 0;
     // Positions count entries of `together` queries, the last ones first. Groups of other sizes
     // wait for all entries that they add to, and pass those that are complete.
@@ -74,13 +76,15 @@ class BackwardPass {
       if (i == 0) {
         keys = std::min(setup_.forward.block_keys, head.forward.kv_len - item_.first_key);
         products_.pack_block(head.forward, item_.first_key, keys);
+        prefetch.start_item(keys, head.q_len);
       }
       // If heads share a bias, their score gradients are summed before they are added to grad_bias.
       const bool one_bias = head.grad_bias_place.head_stride == 0;
       if (i == 0 || !one_bias) bias.clear_bias(keys, head);
       bias.clear_distances(head);
       relevance.clear();
-      HeadPass<Products> pass(setup_, head, item_.first_key, scratch_, products_, bias, relevance);
+      HeadPass<Products> pass(setup_, head, item_.first_key, scratch_, products_, bias, relevance,
+                              prefetch);
       const std::int64_t entries = (head.q_len + together - 1) / together;
       for (std::int64_t g = pass.groups() - 1; g >= 0; --g) {
         if (stop.stop_requested()) return;

@@ -65,6 +65,12 @@ struct BackwardHead {
   float* magnitude = nullptr;
 };
 
+/// The first rows that an item reads.
+struct BackwardInputRows {
+  InputRows key, value, query, grad_context;
+  std::int64_t keys = 0, queries = 0;
+};
+
 /// A block of keys and values, with all queries of the heads that share them.
 struct BackwardItem {
   std::int64_t first_key = 0;
@@ -81,6 +87,9 @@ struct BackwardItem {
   std::int64_t turn = 0;
   std::atomic<std::int64_t>* bias_progress = nullptr;
   std::int64_t bias_turn = 0;
+  /// The rows of the item that the thread will probably compute next. No rows if they are not to be
+  /// prefetched.
+  BackwardInputRows next;
 };
 
 /// A range of queries of a head, a multiple of those processed together, that is prepared before

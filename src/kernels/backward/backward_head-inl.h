@@ -20,11 +20,11 @@
 #include "kernels/backward/backward.h"
 #include "kernels/backward/backward_scratch.h"
 #include "kernels/backward/bias_gradient-inl.h"
+#include "kernels/backward/item_prefetch-inl.h"
 #include "kernels/backward/relevance-inl.h"
 #include "kernels/simd/storage-inl.h"
 #include "kernels/tile/dropout-inl.h"
 #include "kernels/tile/panel-inl.h"
-#include "kernels/tile/prefetcher.h"
 #include "kernels/tile/score-inl.h"
 #include "kernels/tile/segments-inl.h"
 #include "kernels/tile/stages-inl.h"
@@ -56,7 +56,7 @@ class HeadPass {
  public:
   HeadPass(const BackwardSetup& setup, const BackwardHead& head, std::int64_t block,
            BackwardScratch& scratch, Products& products, BiasGradient& bias,
-           KeyRelevance& relevance)
+           KeyRelevance& relevance, BackwardPrefetch& prefetch)
       : setup_(setup),
         forward_(setup.forward),
         head_(head),
@@ -66,6 +66,7 @@ class HeadPass {
         stages_(setup.forward, head.forward, scratch.forward, Products::Arithmetic::kScalesQueries),
         bias_(bias),
         relevance_(relevance),
+        prefetch_(prefetch),
         dropout_(dropout_of(setup.forward, head.forward)),
         score_factor_(stages_.score_factor()),
         rescored_(stages_.any()),
@@ -133,7 +134,8 @@ class HeadPass {
       if (segments == 0) continue;
       if (!loaded_) {
         load();
-        prefetch_next(tiles_of(count));
+        prefetch_.start_group(head_, scratch_.forward.panels[0].first_query, rows_, kQueries,
+                              tiles_of(count));
         loaded_ = true;
       }
       for (std::int64_t s = 0; s < segments; ++s) {
@@ -155,20 +157,6 @@ class HeadPass {
     segment.masked = true;
     std::fill_n(scratch_.forward.masked + segment.first_key / kTileRows, segment.keys / kTileRows,
                 std::uint8_t{1});
-  }
-
-  /// Prefetches the inputs of the next group, and the rows of grad_query to which the current
-  /// group's gradients are added.
-  void prefetch_next(std::int64_t tiles) {
-    const std::int64_t first = scratch_.forward.panels[0].first_query;
-    const std::int64_t next = first - kQueries;
-    const std::int64_t rows = next < 0 ? 0 : kQueries;
-    const std::int64_t calls = tiles * Products::kPanels;
-    next_queries_.start(head_.forward.query, next, rows, forward_.head_dim, calls);
-    next_grads_.start(head_.grad_context, next, rows, forward_.value_dim, calls);
-    const OutputRows sums{head_.grad_query, head_.grad_query_stride, DType::kFloat32};
-    query_sums_.start(sums, first, head_.grad_query == nullptr ? 0 : rows_, forward_.head_dim,
-                      calls);
   }
 
   void load() {
@@ -197,9 +185,7 @@ class HeadPass {
     const bool of_scores = setup_.of_scores();
     const bool plain = of_scores && !derivative_ && !bias_.any() && !dropout_ && !spoilt_;
     for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTileRows) {
-      next_queries_.fetch();
-      next_grads_.fetch();
-      query_sums_.fetch();
+      prefetch_.fetch();
       if constexpr (Products::kHasPipeline) {
         if (plain && !rescored_ && !relevance_.any() && panel_->rows == kPanelLanes &&
             scratch_.forward.masked[k / kTileRows] == 0) {
@@ -352,6 +338,7 @@ class HeadPass {
   ScoreStages stages_;
   BiasGradient& bias_;
   KeyRelevance& relevance_;
+  BackwardPrefetch& prefetch_;
   std::optional<DropoutLanes> dropout_;
   const float score_factor_;  // remaining factor of the scores
   const bool rescored_;       // stages run between the product and the weights
@@ -362,8 +349,6 @@ class HeadPass {
   std::int64_t number_ = 0;   // and its number
   bool loaded_ = false;       // the group's queries
   bool spoilt_ = false;       // some row's lse is NaN
-  Prefetcher<const void> next_queries_, next_grads_;
-  Prefetcher<void> query_sums_;
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE
