@@ -166,11 +166,12 @@ void prepare(const Call& call, std::int64_t number) {
   call.memory.sink_sums[number] = sum;
 }
 
-/// Returns the first rows that an item reads.
+/// Returns the first rows that an item reads; none beyond the end of a shorter packed sequence.
 kernels::BackwardInputRows input_rows(const Call& call, std::int64_t number) {
   const BackwardPlan& plan = call.plan;
   const KeyItem at = plan.item(number);
   const SequenceSpan span = sequence_span(call.problem.options, call.problem.shape, at.sequence);
+  if (at.first_key >= span.kv_len) return {};
   const std::int64_t together = plan.setup().queries_together;
   // Groups of queries are processed from the last one on.
   const std::int64_t first = std::max<std::int64_t>(span.q_len - 1, 0) / together * together;
@@ -183,8 +184,7 @@ kernels::BackwardInputRows input_rows(const Call& call, std::int64_t number) {
           .value = rows(call.problem.value, at.kv_head, key),
           .query = rows(call.problem.query, q_head, query),
           .grad_context = rows(call.inputs.grad_context, q_head, query),
-          .keys = std::clamp<std::int64_t>(span.kv_len - at.first_key, 0,
-                                           plan.setup().forward.block_keys),
+          .keys = std::min(span.kv_len - at.first_key, plan.setup().forward.block_keys),
           .queries = span.q_len - first};
 }
 

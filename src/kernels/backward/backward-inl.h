@@ -83,8 +83,8 @@ class BackwardPass {
       if (i == 0 || !one_bias) bias.clear_bias(keys, head);
       bias.clear_distances(head);
       relevance.clear();
-      HeadPass<Products> pass(setup_, head, item_.first_key, scratch_, products_, bias, relevance,
-                              prefetch);
+      HeadPass<Products> pass(setup_, head, i, item_.first_key, scratch_, products_, bias,
+                              relevance, prefetch);
       const std::int64_t entries = (head.q_len + together - 1) / together;
       for (std::int64_t g = pass.groups() - 1; g >= 0; --g) {
         if (stop.stop_requested()) return;

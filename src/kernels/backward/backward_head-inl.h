@@ -54,12 +54,13 @@ BackwardScratchSizes backward_scratch_sizes(const BackwardSetup& setup) {
 template <class Products>
 class HeadPass {
  public:
-  HeadPass(const BackwardSetup& setup, const BackwardHead& head, std::int64_t block,
-           BackwardScratch& scratch, Products& products, BiasGradient& bias,
+  HeadPass(const BackwardSetup& setup, const BackwardHead& head, std::int64_t number,
+           std::int64_t block, BackwardScratch& scratch, Products& products, BiasGradient& bias,
            KeyRelevance& relevance, BackwardPrefetch& prefetch)
       : setup_(setup),
         forward_(setup.forward),
         head_(head),
+        head_number_(number),
         block_(block),
         scratch_(scratch),
         products_(products),
@@ -134,8 +135,8 @@ class HeadPass {
       if (segments == 0) continue;
       if (!loaded_) {
         load();
-        prefetch_.start_group(head_, scratch_.forward.panels[0].first_query, rows_, kQueries,
-                              tiles_of(count));
+        prefetch_.start_group(head_, head_number_, scratch_.forward.panels[0].first_query, rows_,
+                              kQueries, tiles_of(count));
         loaded_ = true;
       }
       for (std::int64_t s = 0; s < segments; ++s) {
@@ -332,7 +333,8 @@ class HeadPass {
   const BackwardSetup& setup_;
   const ForwardSetup& forward_;
   const BackwardHead& head_;
-  const std::int64_t block_;  // its first key
+  const std::int64_t head_number_;  // in the item
+  const std::int64_t block_;        // its first key
   BackwardScratch& scratch_;
   Products& products_;
   ScoreStages stages_;

@@ -23,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 /// Start functions choose the rows. Each later call of fetch(), one per tile of keys and panel of
-/// queries, fetches a share of them.
+/// queries, fetches a share of them. Tiles that are hidden make no call.
 class BackwardPrefetch {
  public:
   BackwardPrefetch(const BackwardSetup& setup, const BackwardItem& item)
@@ -37,22 +37,26 @@ class BackwardPrefetch {
     const BackwardInputRows& next = item_.next;
     keys_.start(next.key, 0, next.keys, setup_.forward.head_dim, calls);
     values_.start(next.value, 0, next.keys, setup_.forward.value_dim, calls);
-    key_sums_.start(item_.grad_key, 0, keys, setup_.forward.head_dim, calls);
-    value_sums_.start(item_.grad_value, 0, keys, setup_.forward.value_dim, calls);
+    const auto requested = [&](const OutputRows& rows) { return rows.data == nullptr ? 0 : keys; };
+    key_sums_.start(item_.grad_key, 0, requested(item_.grad_key), setup_.forward.head_dim, calls);
+    value_sums_.start(item_.grad_value, 0, requested(item_.grad_value), setup_.forward.value_dim,
+                      calls);
   }
 
-  /// Prefetches for a group of `rows` queries, from `first` on, and `tiles` tiles of keys: the
-  /// group of `together` queries before it, or the first one of the next item, and the query
-  /// gradients of the group, which are added to.
-  void start_group(const BackwardHead& head, std::int64_t first, std::int64_t rows,
-                   std::int64_t together, std::int64_t tiles) {
+  /// Prefetches for a group of `rows` queries of head `number` of the item, from `first` on, and
+  /// `tiles` tiles of keys: the group of `together` queries before it, or the first group of the
+  /// next head or item, and the query gradients of the group, which are added to.
+  void start_group(const BackwardHead& head, std::int64_t number, std::int64_t first,
+                   std::int64_t rows, std::int64_t together, std::int64_t tiles) {
     const std::int64_t calls = tiles * panels_of(rows);
     if (first >= together) {
       start_queries(head.forward.query, head.grad_context, first - together, together, calls);
-    } else if (setup_.forward.prefetches) {
-      start_queries(item_.next.query, item_.next.grad_context, 0, item_.next.queries, calls);
+    } else if (number + 1 < item_.group) {
+      const BackwardHead next = item_.head(item_.heads_of, number + 1);
+      const std::int64_t last = (next.q_len - 1) / together * together;
+      start_queries(next.forward.query, next.grad_context, last, next.q_len - last, calls);
     } else {
-      start_queries(head.forward.query, head.grad_context, 0, 0, calls);
+      start_queries(item_.next.query, item_.next.grad_context, 0, item_.next.queries, calls);
     }
     const OutputRows sums{head.grad_query, head.grad_query_stride, DType::kFloat32};
     query_sums_.start(sums, first, head.grad_query == nullptr ? 0 : rows, setup_.forward.head_dim,

@@ -25,8 +25,8 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 /// Prefetches the rows that a work item needs next. A start function chooses the rows. Each later
-/// call of fetch_for_scores() or fetch_for_values(), one per tile of the first or second product,
-/// fetches a share of them.
+/// call of fetch_for_scores() or fetch_for_values(), now and then during the first or second
+/// product, fetches a share of them.
 class ItemPrefetch {
  public:
   /// `next`: the item that the thread computes next, or null.
@@ -35,7 +35,8 @@ class ItemPrefetch {
 
   /// Prefetches the keys and values of the next block, which begins at key `block` and ends before
   /// `keys_end`; after the last block, those of the next item's first block. Until then,
-  /// fetch_for_scores() and fetch_for_values() will be called so many times.
+  /// fetch_for_scores() and fetch_for_values() will be called so many times, or less often if tiles
+  /// are hidden. 0 if the product prefetches its rows itself.
   void start_block(std::int64_t block, std::int64_t keys_end, std::int64_t score_fetches,
                    std::int64_t value_fetches) {
     const bool ours = block < keys_end;

@@ -41,7 +41,7 @@ constexpr std::int64_t whole_vectors(std::int64_t count) {
 }
 
 /// As tile() with Finish::kMaximum, where row i of A is read at a + i * stride. Rows from `rows` on
-/// repeat the last one. Prefetches the rows that are `ahead` floats behind these.
+/// repeat the last one. Prefetches the rows that are `ahead` floats after these.
 template <int kVectors>
 HWY_INLINE void tile_of_rows(const float* a, std::int64_t stride, std::int64_t ahead,
                              std::int64_t rows, const float* HWY_RESTRICT b, std::int64_t steps,
@@ -113,7 +113,7 @@ struct WriteScaled {
   }
 };
 
-/// Gives tiles to `sums`. Each step prefetches the numbers that are `ahead` floats behind its own,
+/// Gives tiles to `sums`. Each step prefetches the numbers that are `ahead` floats after its own,
 /// unless `ahead` is 0.
 template <class Sums>
 struct PrefetchAhead {
@@ -226,7 +226,8 @@ class KeyRows {
     multiply_values(panel, lane, end, segment.first_key, segment.first_key + segment.keys, sums,
                     fetch);
   }
-  /// Returns how often the product with the values calls fetch() for `rows` rows and `keys` keys.
+  /// Returns how often the product with the values calls fetch() for `rows` rows and `keys` keys,
+  /// if none are hidden.
   static std::int64_t value_fetches(std::int64_t rows, std::int64_t keys) {
     return (rows + kRowsTogether - 1) / kRowsTogether *
            ((keys + kKeysTogether - 1) / kKeysTogether);
@@ -299,7 +300,7 @@ class KeyRows {
   struct Rows {
     const float* data = nullptr;
     std::int64_t stride = 0;
-    std::int64_t ahead = 0;  // the distance from a row to that prefetched meanwhile; 0 for none
+    std::int64_t ahead = 0;  // floats from a row to that prefetched meanwhile; 0 for none
     const float* row(std::int64_t number) const { return data + number * stride; }
   };
 
@@ -371,7 +372,7 @@ class KeyRows {
         const std::int64_t seen = std::min(last, *std::max_element(ends, ends + rows) - block_);
         if (Sums::kAdds && seen <= key) continue;
         fetch();
-        // Other rows use the same values.
+        // The other rows use the same values, under a causal mask a few more.
         PrefetchAhead<Sums> taken{sums, row == first_row ? values_.ahead : 0};
         row_products<Arithmetic, Layout<1, kPanelLanes>>(
             row, row + (rows + kRowsMultiple - 1) / kRowsMultiple * kRowsMultiple, width_,

@@ -48,7 +48,7 @@ class Prefetcher {
   std::int64_t stride_ = 0, lines_ = 0, line_ = 0, left_ = 0, per_call_ = 0;
 };
 
-/// Prefetches the rows of `dim` floats that are `ahead` floats behind others, line by line in the
+/// Prefetches the rows of `dim` floats that are `ahead` floats after others, line by line in the
 /// order of memory, into the L2 cache; nothing if `ahead` is 0.
 class RowLines {
  public:

@@ -206,7 +206,7 @@ TEST(AttentionPasses, FewRowsOfAKeyHeadAreDecodedForFewKeys) {
 }
 
 /// Heads with more than 512 K numbers of keys are decoded for up to 8 queries, unless tiles are
-/// faster and there are enough heads for all threads.
+/// faster and there are 8 key heads, enough for several threads.
 TEST(AttentionPasses, KeysOfLongHeadsAreDivided) {
   const AttentionOptions options;
   for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
