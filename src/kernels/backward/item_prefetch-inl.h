@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a work item of the backward pass prefetches while it computes: the inputs of the next group
-// of queries and of the next item, and the gradients that are added to or written next.
+// Prefetching during a work item of the backward pass: the inputs of the next group of queries and
+// of the next item, and the gradients that the item updates.
 
 #if defined(FOVEA_KERNELS_BACKWARD_ITEM_PREFETCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_BACKWARD_ITEM_PREFETCH_INL_H_
@@ -22,30 +22,28 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Start functions choose the rows. Each later call of fetch(), one per tile of keys and panel of
-/// queries, fetches a share of them. Tiles that are hidden make no call.
+/// Prefetches the rows that start functions choose. Call fetch() for each visible tile of keys and
+/// panel of queries; each call fetches a share of the rows.
 class BackwardPrefetch {
  public:
   BackwardPrefetch(const BackwardSetup& setup, const BackwardItem& item)
       : setup_(setup), item_(item) {}
 
-  /// Prefetches the keys and values of the next item, and the gradients of this item's `keys` keys.
-  /// The heads of the item have `q_len` queries each.
+  /// Starts to prefetch the keys and values of the next item, and the gradients of this item's
+  /// `keys` keys. Each head of the item has `q_len` queries.
   void start_item(std::int64_t keys, std::int64_t q_len) {
     if (!setup_.forward.prefetches) return;
     const std::int64_t calls = item_.group * tiles_of(keys) * panels_of(q_len);
     const BackwardInputRows& next = item_.next;
     keys_.start(next.key, 0, next.keys, setup_.forward.head_dim, calls);
     values_.start(next.value, 0, next.keys, setup_.forward.value_dim, calls);
-    const auto requested = [&](const OutputRows& rows) { return rows.data == nullptr ? 0 : keys; };
-    key_sums_.start(item_.grad_key, 0, requested(item_.grad_key), setup_.forward.head_dim, calls);
-    value_sums_.start(item_.grad_value, 0, requested(item_.grad_value), setup_.forward.value_dim,
-                      calls);
+    key_sums_.start(item_.grad_key, 0, keys, setup_.forward.head_dim, calls);
+    value_sums_.start(item_.grad_value, 0, keys, setup_.forward.value_dim, calls);
   }
 
-  /// Prefetches for a group of `rows` queries of head `number` of the item, from `first` on, and
-  /// `tiles` tiles of keys: the group of `together` queries before it, or the first group of the
-  /// next head or item, and the query gradients of the group, which are added to.
+  /// Starts to prefetch the query gradients of a group, and the queries of the next group: of
+  /// `together` queries before this one, or the first group of the next head or item. The group has
+  /// `rows` queries of head `number` of the item, from `first` on, and `tiles` tiles of keys.
   void start_group(const BackwardHead& head, std::int64_t number, std::int64_t first,
                    std::int64_t rows, std::int64_t together, std::int64_t tiles) {
     const std::int64_t calls = tiles * panels_of(rows);
@@ -59,8 +57,7 @@ class BackwardPrefetch {
       start_queries(item_.next.query, item_.next.grad_context, 0, item_.next.queries, calls);
     }
     const OutputRows sums{head.grad_query, head.grad_query_stride, DType::kFloat32};
-    query_sums_.start(sums, first, head.grad_query == nullptr ? 0 : rows, setup_.forward.head_dim,
-                      calls);
+    query_sums_.start(sums, first, rows, setup_.forward.head_dim, calls);
   }
 
   void fetch() {

@@ -279,7 +279,7 @@ class ItemPass {
     close_panel(p, left);
   }
 
-  /// Starts to prefetch the block at key `block`, while one of `count` keys is processed.
+  /// Starts to prefetch the block at key `block`. The current block has `count` keys.
   void start_block(std::int64_t block, std::int64_t count) {
     const std::int64_t last_rows = scratch_.panels[panels_ - 1].rows;
     std::int64_t score_fetches = panels_ * tiles_of(count);

@@ -24,19 +24,19 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Prefetches the rows that a work item needs next. A start function chooses the rows. Each later
-/// call of fetch_for_scores() or fetch_for_values(), now and then during the first or second
-/// product, fetches a share of them.
+/// Prefetches the rows that a work item needs next. A start function chooses the rows. Each call of
+/// fetch_for_scores() during the first product, or fetch_for_values() during the second, fetches a
+/// share of them.
 class ItemPrefetch {
  public:
   /// `next`: the item that the thread computes next, or null.
   ItemPrefetch(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next)
       : setup_(setup), head_(item.head), next_(next) {}
 
-  /// Prefetches the keys and values of the next block, which begins at key `block` and ends before
-  /// `keys_end`; after the last block, those of the next item's first block. Until then,
-  /// fetch_for_scores() and fetch_for_values() will be called so many times, or less often if tiles
-  /// are hidden. 0 if the product prefetches its rows itself.
+  /// Starts to prefetch the keys and values of the next block, which begins at key `block`. If no
+  /// block is left before `keys_end`, prefetches the first block of the next item. `score_fetches`
+  /// and `value_fetches` are the maximum numbers of calls of fetch_for_scores() and
+  /// fetch_for_values() until then. They are 0 for products that prefetch their own rows.
   void start_block(std::int64_t block, std::int64_t keys_end, std::int64_t score_fetches,
                    std::int64_t value_fetches) {
     const bool ours = block < keys_end;
@@ -62,7 +62,7 @@ class ItemPrefetch {
   /// If the block is the panel's `last`, prefetches the contexts of its rows; otherwise stops that.
   void start_contexts(const Panel& panel, bool last, std::int64_t value_fetches) {
     // Rows of several heads are usually too few to matter, unless they follow each other.
-    const bool whole = last && head_.context.data != nullptr && head_.context_is_even();
+    const bool whole = last && head_.context_is_even();
     contexts_.start(head_.context, panel.first_query, whole ? panel.rows : 0, setup_.value_dim,
                     value_fetches);
   }

@@ -86,7 +86,7 @@ class KeyBlock : public LaneContexts<ArithmeticOfTiles> {
         scratch_.keys + key * dim, queries, dim, scores, maximum, addend, between);
   }
 
-  /// Returns how often add_values() calls fetch() for one segment.
+  /// Returns the number of fetch() calls of add_values() for one segment.
   std::int64_t value_fetches(std::int64_t, std::int64_t) const {
     return tiles_of(setup_.value_dim);
   }

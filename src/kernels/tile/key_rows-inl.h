@@ -159,7 +159,7 @@ class KeyRows {
   static constexpr bool kMayRefuse = false;
   static constexpr bool kMayAdd = false;
   static constexpr bool kMayWriteProduct = true;
-  /// Whether the products may prefetch the keys and values that come next.
+  /// Whether the products may prefetch the next keys and values.
   static constexpr bool kPrefetches = true;
   /// Returns the exponent that weights are relative to: weights are 2^(factor * score - reference).
   static double reference(float maximum, float factor) {
@@ -167,7 +167,7 @@ class KeyRows {
   }
   std::int64_t keys_together() const { return setup_.block_keys; }
 
-  /// Sets the head that the thread will probably process next.
+  /// Sets the head whose keys and values are prefetched after those of this one.
   void set_next(const ForwardHead& next) { next_ = &next; }
   /// Computes keys with non-finite values apart from the others.
   void set_doubtful_apart() { doubtful_apart_ = true; }
@@ -226,8 +226,8 @@ class KeyRows {
     multiply_values(panel, lane, end, segment.first_key, segment.first_key + segment.keys, sums,
                     fetch);
   }
-  /// Returns how often the product with the values calls fetch() for `rows` rows and `keys` keys,
-  /// if none are hidden.
+  /// Returns the maximum number of fetch() calls of the product of `rows` rows of weights and the
+  /// values of `keys` keys.
   static std::int64_t value_fetches(std::int64_t rows, std::int64_t keys) {
     return (rows + kRowsTogether - 1) / kRowsTogether *
            ((keys + kKeysTogether - 1) / kKeysTogether);
@@ -300,7 +300,7 @@ class KeyRows {
   struct Rows {
     const float* data = nullptr;
     std::int64_t stride = 0;
-    std::int64_t ahead = 0;  // floats from a row to that prefetched meanwhile; 0 for none
+    std::int64_t ahead = 0;  // the distance in floats to the row that is prefetched; 0 for none
     const float* row(std::int64_t number) const { return data + number * stride; }
   };
 
@@ -345,8 +345,8 @@ class KeyRows {
     Arithmetic::copy_rows(rows, block_, count_, dim, to, width);
     return {to, width};
   }
-  /// Returns Rows::ahead for rows in place. That of a short head leads to the next one; the rows of
-  /// longer heads follow each other, except at their end.
+  /// Returns Rows::ahead for rows in place: the distance to the same row of the next head for short
+  /// heads, and to the row kKeysTogether keys later for others.
   std::int64_t ahead(InputRows ForwardHead::*which) const {
     if (!setup_.prefetches) return 0;
     const InputRows& rows = head_.*which;
@@ -372,7 +372,7 @@ class KeyRows {
         const std::int64_t seen = std::min(last, *std::max_element(ends, ends + rows) - block_);
         if (Sums::kAdds && seen <= key) continue;
         fetch();
-        // The other rows use the same values, under a causal mask a few more.
+        // Only the first rows prefetch, because all rows use the same values.
         PrefetchAhead<Sums> taken{sums, row == first_row ? values_.ahead : 0};
         row_products<Arithmetic, Layout<1, kPanelLanes>>(
             row, row + (rows + kRowsMultiple - 1) / kRowsMultiple * kRowsMultiple, width_,

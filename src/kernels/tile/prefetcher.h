@@ -18,11 +18,11 @@ template <class Pointee>
 class Prefetcher {
  public:
   /// Schedules `count` rows of `dim` elements each, starting at row `first`, spread over `calls`
-  /// calls of fetch().
+  /// calls of fetch(). Schedules nothing if `rows` is null.
   void start(const RowsOf<Pointee>& rows, std::int64_t first, std::int64_t count, std::int64_t dim,
              std::int64_t calls) {
     left_ = 0;
-    if (count <= 0 || calls <= 0) return;
+    if (rows.data == nullptr || count <= 0 || calls <= 0) return;
     const auto element = static_cast<std::int64_t>(dtype_size(rows.dtype));
     row_ = rows.row(first);
     stride_ = rows.stride * element;
@@ -48,8 +48,8 @@ class Prefetcher {
   std::int64_t stride_ = 0, lines_ = 0, line_ = 0, left_ = 0, per_call_ = 0;
 };
 
-/// Prefetches the rows of `dim` floats that are `ahead` floats after others, line by line in the
-/// order of memory, into the L2 cache; nothing if `ahead` is 0.
+/// Prefetches rows of `dim` floats into the L2 cache, line by line in the order of memory. The rows
+/// are `ahead` floats after the given ones. Prefetches nothing if `ahead` is 0.
 class RowLines {
  public:
   static constexpr std::int64_t kFloats = 16;  // of a line

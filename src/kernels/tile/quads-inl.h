@@ -111,7 +111,7 @@ HWY_INLINE Vector sums_of_quads(const Vector (&x)[kVectors]) {
 }
 
 /// Computes the scores of kKeys keys of `dim` numbers, for the queries of kVectors vectors of
-/// quads. Meanwhile prefetches as many rows of `next`.
+/// quads. Also prefetches kKeys rows of `next`.
 template <int kVectors, int kKeys>
 HWY_INLINE void scores_of_quads(const float* const (&key)[kKeys], const float* HWY_RESTRICT queries,
                                 std::int64_t dim, RowLines next, Vector (&scores)[kKeys]) {

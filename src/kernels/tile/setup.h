@@ -73,7 +73,7 @@ struct ForwardSetup {
   std::int64_t usual_block_keys = 0;  // the same for float32 arithmetic
   std::int64_t most_panels = 0;       // panels of queries per work item
   double scale = 1.0;
-  bool prefetches = false;  // whether an item prefetches what the next one reads
+  bool prefetches = false;  // whether items prefetch the inputs of the next item
   LensSetup lenses = {};
 };
 

@@ -56,8 +56,8 @@ struct NothingBetween {
 
 /// Computes one tile of C. Shapes: a [steps][kRows], b [steps][kPanelLanes],
 /// c [kRows][kPanelLanes], per_lane [kVectors * kLanes], unused by kStore. b, c and per_lane point
-/// to the first of the kVectors vectors. Divides the steps into Between::kParts parts, and calls
-/// between() after each.
+/// to the first of the kVectors vectors. Calls between() Between::kParts times, at equal distances
+/// in the loop over steps.
 template <class Arithmetic, int kRows, int kVectors, Finish kFinish, class Between = NothingBetween>
 HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t steps,
                      float* HWY_RESTRICT c, float* HWY_RESTRICT per_lane = nullptr,

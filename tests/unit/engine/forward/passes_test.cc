@@ -205,8 +205,8 @@ TEST(AttentionPasses, FewRowsOfAKeyHeadAreDecodedForFewKeys) {
   expect_decoded({2, 10, 2, 1, 40}, 64, false);
 }
 
-/// Heads with more than 512 K numbers of keys are decoded for up to 8 queries, unless tiles are
-/// faster and there are 8 key heads, enough for several threads.
+/// For up to 8 queries, heads are decoded if their keys have more than 512 K numbers. With vectors
+/// of 8 lanes and float32 keys, this holds for fewer than 8 key heads.
 TEST(AttentionPasses, KeysOfLongHeadsAreDivided) {
   const AttentionOptions options;
   for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
