@@ -25,7 +25,7 @@ void check_float32(const ScoreOptions& score, double scale) {
     }
     if (!std::isfinite(query_factor(score, scale))) {
       fail_argument("softcap",
-                    "expected 2 log2(e) scale / softcap to be a number that float32 holds, got "
+                    "expected scale / softcap to be a number that float32 holds, got "
                     "scale {} and softcap {}",
                     scale, score.softcap);
     }

@@ -10,12 +10,12 @@
 
 namespace fovea {
 
-/// Returns the product of all factors before the first stage. With a softcap: 2 log2(e) scale /
-/// softcap, for simd_math::Tanh. With a custom function, which needs scores without log2(e): the
-/// scale. Otherwise: scale * log2(e), because the softmax uses 2^x.
+/// Returns the product of all factors before the first stage. With a softcap: scale / softcap. With
+/// a custom function, which needs scores without log2(e): the scale. Otherwise: scale * log2(e),
+/// because the softmax uses 2^x.
 inline float query_factor(const ScoreOptions& score, double scale) {
   constexpr double kLog2E = std::numbers::log2e_v<double>;
-  if (score.softcap > 0) return static_cast<float>(2.0 * kLog2E * scale / score.softcap);
+  if (score.softcap > 0) return static_cast<float>(scale / score.softcap);
   const bool custom = score.custom.tile != nullptr;
   return static_cast<float>(scale * (custom ? 1.0 : kLog2E));
 }

@@ -62,9 +62,7 @@ class RowStages {
       const double factor = score_.softcap * (custom ? 1.0 : kLog2E);
       const fovea::HWY_NAMESPACE::simd_math::Tanh<Floats> tanh(d, static_cast<float>(factor));
       for (std::int64_t k = 0; k < count; k += kLanes) {
-        Vector x = hn::Load(d, scores + k);
-        tanh.template apply<1>(&x, &x);
-        hn::Store(x, d, scores + k);
+        hn::Store(tanh(hn::Load(d, scores + k)), d, scores + k);
       }
     }
     if (custom) {

@@ -45,27 +45,39 @@ HWY_INLINE void scale_tiles(float* HWY_RESTRICT scores, std::int64_t keys, std::
   }
 }
 
-/// Computes scores = factor * tanh(scores / kTanhScale) and maximum = max(maximum, scores) for
+/// Computes scores = factor * tanh(scores) and maximum = max(maximum, scores) for
 /// `keys` keys and kVectors vectors.
 template <int kVectors>
 HWY_INLINE void softcap_tiles(float* HWY_RESTRICT scores, std::int64_t keys, float factor,
                               float* HWY_RESTRICT maximum) {
   const Floats d;
   const fovea::HWY_NAMESPACE::simd_math::Tanh<Floats> tanh(d, factor);
-  Vector most[kVectors];
+  Vector most[kVectors], x[kVectors];
   HWY_UNROLL(3)
   for (int v = 0; v < kVectors; ++v) most[v] = hn::Load(d, maximum + v * kLanes);
-  for (std::int64_t k = 0; k < keys; ++k) {
-    float* const row = scores + k * kPanelLanes;
-    Vector x[kVectors];
+  std::int64_t k = 0;
+  const auto load = [&]() HWY_ATTR {
     HWY_UNROLL(3)
-    for (int v = 0; v < kVectors; ++v) x[v] = hn::Load(d, row + v * kLanes);
-    tanh.template apply<kVectors>(x, x);
+    for (int v = 0; v < kVectors; ++v) x[v] = hn::Load(d, scores + k * kPanelLanes + v * kLanes);
+  };
+  const auto store = [&]() HWY_ATTR {
     HWY_UNROLL(3)
     for (int v = 0; v < kVectors; ++v) {
-      hn::Store(x[v], d, row + v * kLanes);
+      hn::Store(x[v], d, scores + k * kPanelLanes + v * kLanes);
       most[v] = hn::Max(most[v], x[v]);
     }
+  };
+  // Two loops: a branch for each key would often be mispredicted if some scores are large.
+  for (; k < keys; ++k) {
+    load();
+    if (!tanh.template all_near_zero<kVectors>(x)) break;
+    tanh.template apply_near_zero<kVectors>(x, x);
+    store();
+  }
+  for (; k < keys; ++k) {
+    load();
+    tanh.template apply<kVectors>(x, x);
+    store();
   }
   HWY_UNROLL(3)
   for (int v = 0; v < kVectors; ++v) hn::Store(most[v], d, maximum + v * kLanes);

@@ -43,11 +43,11 @@ const std::vector<BadCall> kBadScores{
      "softcap: expected a number that float32 holds, got 1e+39"},
     {"softcap far below the scale",
      [](Call& c) {
-       c.options.score.scale = 1.2e8;
+       c.options.score.scale = 4e8;
        c.options.score.softcap = 1e-30;
      },
-     "softcap: expected 2 log2(e) scale / softcap to be a number that float32 holds, got scale "
-     "120000000 and softcap 1e-30"},
+     "softcap: expected scale / softcap to be a number that float32 holds, got scale "
+     "400000000 and softcap 1e-30"},
     {"softcap below float32", [](Call& c) { c.options.score.softcap = 1e-60; },
      "softcap: expected a number that float32 holds, got 1e-60"},
     {"bias of another shape",
