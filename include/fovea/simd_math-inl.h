@@ -256,16 +256,15 @@ class Tanh {
  public:
   HWY_INLINE Tanh(D d, float factor) : factor_(hn::Set(d, factor)), anywhere_(d) {}
 
-  /// Returns whether all elements of kCount vectors are near zero. Compares magnitudes as integers:
-  /// NaN is above all numbers, and stays in a maximum.
+  /// Returns whether all elements of kCount vectors are near zero; false if one is NaN.
   template <int kCount>
   HWY_INLINE bool all_near_zero(const V* x) const {
     const D d;
-    const hn::RebindToSigned<D> di;
-    auto most = hn::BitCast(di, hn::Abs(x[0]));
+    const V end = hn::Set(d, kTanhNear);
+    auto near = hn::Lt(hn::Abs(x[0]), end);
     HWY_UNROLL(8)
-    for (int i = 1; i < kCount; ++i) most = hn::Max(most, hn::BitCast(di, hn::Abs(x[i])));
-    return hn::AllTrue(di, hn::Lt(most, hn::BitCast(di, hn::Set(d, kTanhNear))));
+    for (int i = 1; i < kCount; ++i) near = hn::And(near, hn::Lt(hn::Abs(x[i]), end));
+    return hn::AllTrue(d, near);
   }
 
   /// Computes result = factor * tanh(x) for kCount vectors. `result` may be `x`.
