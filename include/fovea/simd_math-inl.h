@@ -90,8 +90,9 @@ HWY_INLINE V by_the_library(D d, V x, const Function& function) {
 
 /// Row k, column j: the coefficient of r^k for tanh |x|, where |x| + kTanhShift = start + r. Each
 /// of the intervals from 1 to 2, 2 to 4, 4 to 8 and 8 to 16 is divided into eight equal ones, which
-/// begin at `start`; j is the last bit of the exponent of `start` and the first three of its
-/// fraction. Column kTanhNearColumn, from 1 to 1.125, is of the polynomial P for tanh x = x P(x^2).
+/// begin at `start`; j consists of the last two bits of the exponent of `start` and the first three
+/// of its fraction. Column 18, from 10 on, is the constant 1; the next five are unused. Column
+/// kTanhNearColumn, from 1 to 1.125, is of the polynomial P for tanh x = x P(x^2).
 /// Minimax polynomials for the relative error, which is 9.2e-8 for P and at most 4e-8 for the
 /// others; each row was fitted with the rows above it already rounded to float32.
 constexpr int kTanhDegree = 4;
@@ -121,7 +122,8 @@ alignas(64) constexpr float kTanhCoefficients[kTanhDegree + 1][32] = {
  0.015512498f, 0.12694457f, 0.08232606f, 0.058978964f, 0.0029519247f, 0.005726846f, -0.029974861f, -0.031441763f},
 };
 // clang-format on
-/// Below this bound, |x| + kTanhShift is below 1.125.
+/// Below this bound, |x| + kTanhShift is below 1.125 even after rounding, so that the table selects
+/// P, too: both ways give the same bits.
 constexpr float kTanhNear = 0.6049f;
 
 /// Computes factor * tanh(x) for kCount vectors with elements in (-kTanhNear, kTanhNear).
@@ -143,7 +145,7 @@ HWY_INLINE void tanh_near_zero(D d, V factor, const V* x, V* result) {
   for (int i = 0; i < kCount; ++i) result[i] = hn::Mul(ratio[i], hn::Mul(factor, x[i]));
 }
 
-/// Computes factor * tanh(x), far from zero as factor (1 - 2 / (e + 1)) with e = exp(2 |x|).
+/// Computes factor * tanh(x), far from zero as factor (1 - 2 / (e + 1)), where e is exp(2 |x|).
 template <class D>
 struct TanhByExponential {
   using V = hn::Vec<D>;
@@ -157,19 +159,19 @@ struct TanhByExponential {
     tanh_near_zero<kCount>(d, factor, x, near);
     HWY_UNROLL(8)
     for (int i = 0; i < kCount; ++i) {
-      // From 9.02 = 26.02 / (2 log2(e)) on, tanh x rounds to 1.
-      const V exponent = hn::Mul(hn::Set(d, 2.885390082f), hn::Abs(x[i]));
-      split_exponent(d, at_most(d, 27.0f, exponent), fraction[i], power[i]);
+      // log2(e / 2) = 2 log2(e) |x| - 1. Twice the factor, instead of half of e, could overflow.
+      // tanh x rounds to 1 from |x| = 9.02 on, where this is 25.02.
+      const V exponent = hn::MulAdd(hn::Set(d, 2.885390082f), hn::Abs(x[i]), hn::Set(d, -1.0f));
+      split_exponent(d, at_most(d, 26.0f, exponent), fraction[i], power[i]);
     }
     exp2_slopes<kCount>(d, fraction, slope);
     const V one = hn::Set(d, 1.0f);
-    const V twice_factor = hn::Add(factor, factor);
     HWY_UNROLL(8)
     for (int i = 0; i < kCount; ++i) slope[i] = hn::MulAdd(slope[i], fraction[i], one);
     HWY_UNROLL(8)
     for (int i = 0; i < kCount; ++i) {
-      const V more_one = hn::MulAdd(power[i], slope[i], one);
-      const V far = hn::Sub(factor, hn::Div(twice_factor, more_one));
+      const V mean = hn::MulAdd(power[i], slope[i], hn::Set(d, 0.5f));  // (e + 1) / 2
+      const V far = hn::Sub(factor, hn::Div(factor, mean));
       const auto is_near = hn::Lt(hn::Abs(x[i]), hn::Set(d, kTanhNear));
       result[i] = hn::IfThenElse(is_near, near[i], hn::CopySignToAbs(far, x[i]));
     }
@@ -202,7 +204,7 @@ class TanhByTable {
     HWY_UNROLL(8)
     for (int i = 0; i < kCount; ++i) {
       const V size = hn::Abs(x[i]);
-      // Numbers below 0.6 get the column of P, too.
+      // Numbers below 0.48, raised to 0.6, select the column of P, too.
       const V shifted = hn::Add(at_least(d, 0.6f, size), hn::Set(d, kTanhShift));
       // Also true for NaN; hn::Not would take another instruction.
       far[i].raw = _mm512_cmp_ps_mask(shifted.raw, hn::Set(d, 1.125f).raw, _CMP_NLT_UQ);
@@ -247,8 +249,8 @@ template <class D>
 using TanhAnywhere = TanhByExponential<D>;
 #endif
 
-/// Computes factor * tanh(x), tanh to 3 units in the last place. An element's bits do not depend on
-/// the others.
+/// Computes factor * tanh(x) to 4 units in the last place, 3 if the factor is 1. The bits of an
+/// element's result do not depend on other elements.
 template <class D>
 class Tanh {
   using V = hn::Vec<D>;
@@ -273,7 +275,7 @@ class Tanh {
     anywhere_.template apply<kCount>(factor_, x, result);
   }
 
-  /// Does the same in half the time if all elements are near zero.
+  /// Does the same in half the time. All elements must be near zero.
   template <int kCount>
   HWY_INLINE void apply_near_zero(const V* x, V* result) const {
     tanh_near_zero<kCount>(D(), factor_, x, result);

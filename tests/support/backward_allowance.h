@@ -171,9 +171,9 @@ class GradientErrors {
         const double t = std::abs(std::tanh(score_now / score.softcap));
         slope[j] = 1 - t * t;
         // The error of tanh itself, and the propagated error of the score.
-        slope_off[j] = 22 * kRounding + 2 * t * slope[j] * 2 * kRounding * product / score.softcap;
+        slope_off[j] = 18 * kRounding + 2 * t * slope[j] * 2 * kRounding * product / score.softcap;
       }
-      const double capped = score.softcap > 0 ? 5 * std::min(product, score.softcap) : 0.0;
+      const double capped = score.softcap > 0 ? 4 * std::min(product, score.softcap) : 0.0;
       off[j] = 2 * kRounding * (1 + product + capped + biases_);
       above[j] = dp - mean;
       mean_size += weights[j] * size[j];

@@ -215,9 +215,9 @@ inline Allowance allowance_of(const reference::Inputs& in, const AttentionOption
                               DType type = storage()) {
   const ProblemShape shape = shape_of(in, options);
   const double products = size_of_products(in, options, rows);
-  // tanh is accurate to 5 ulp, each of at most 2 roundings.
+  // tanh is accurate to 4 ulp, each of at most 2 roundings.
   const double capped =
-      options.score.softcap > 0 ? 5 * std::min(products, options.score.softcap) : 0;
+      options.score.softcap > 0 ? 4 * std::min(products, options.score.softcap) : 0;
   const double scores = products + capped + size_of_biases(shape, options);
   const double keys = static_cast<double>(std::max<std::int64_t>(shape.kv_len, 1));
   Allowance allowance{2 * kRounding * (1 + scores) * size_of(in.value),

@@ -67,7 +67,8 @@ HWY_INLINE void softcap_tiles(float* HWY_RESTRICT scores, std::int64_t keys, flo
       most[v] = hn::Max(most[v], x[v]);
     }
   };
-  // Two loops: a branch for each key would often be mispredicted if some scores are large.
+  // Two loops: the first ends at the first key with a score that is not near zero. A branch for
+  // each key would often be mispredicted.
   for (; k < keys; ++k) {
     load();
     if (!tanh.template all_near_zero<kVectors>(x)) break;

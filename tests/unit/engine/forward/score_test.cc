@@ -59,6 +59,31 @@ TEST_F(AttentionScore, Softcap) {
   }
 }
 
+TEST_F(AttentionScore, SoftcapOfARowDoesNotDependOnOtherRows) {
+  // Scores far below the cap, and those of one row far above it, take different instructions.
+  for (const std::int64_t queries : {2, 5, 17, 33, 53}) {
+    SCOPED_TRACE(queries);
+    const ProblemShape shape{1, 2, 1, queries, 531};
+    const AttentionOptions options{.score = {.softcap = 30}};
+    RandomProblem problem = stored_problem(shape, 7, 5);
+    const Forward before = forward(problem.inputs(), options);
+    const std::int64_t changed = queries / 2;
+    set_value(problem.query, {0, 1, changed, 3}, 1e4);
+    const Forward after = forward(problem.inputs(), options);
+    std::int64_t same = 0;
+    for (const reference::Row& row : all_rows(shape)) {
+      same +=
+          after.lse.value({0, row.head, row.query}) == before.lse.value({0, row.head, row.query});
+      if (row.head == 1 && row.query == changed) continue;
+      for (std::int64_t c = 0; c < 5; ++c) {
+        EXPECT_EQ(after.context.value({0, row.head, row.query, c}),
+                  before.context.value({0, row.head, row.query, c}));
+      }
+    }
+    EXPECT_EQ(same, 2 * queries - 1);
+  }
+}
+
 // ---- Additive biases ----------------------------------------------------------------------------
 
 Tensor random_bias(const Shape& shape, DType dtype, std::uint64_t seed) {
