@@ -14,7 +14,6 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <numbers>
 #include <string>
 #include <utility>
 #include <vector>
