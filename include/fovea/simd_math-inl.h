@@ -88,13 +88,16 @@ HWY_INLINE V by_the_library(D d, V x, const Function& function) {
   return hn::Load(d, lanes);
 }
 
-/// Row k, column j: the coefficient of r^k for tanh |x|, where |x| + kTanhShift = start + r. Each
-/// of the intervals from 1 to 2, 2 to 4, 4 to 8 and 8 to 16 is divided into eight equal ones, which
-/// begin at `start`; j consists of the last two bits of the exponent of `start` and the first three
-/// of its fraction. Column 18, from 10 on, is the constant 1; the next five are unused. Column
-/// kTanhNearColumn, from 1 to 1.125, is of the polynomial P for tanh x = x P(x^2).
-/// Minimax polynomials for the relative error, which is 9.2e-8 for P and at most 4e-8 for the
-/// others; each row was fitted with the rows above it already rounded to float32.
+/// Coefficients of minimax polynomials for tanh |x|, one polynomial per column and one degree per
+/// row. A polynomial's argument is r, where |x| + kTanhShift = start + r and `start` is the lower
+/// end of an interval. The intervals from 1 to 2, 2 to 4, 4 to 8 and 8 to 16 are divided into eight
+/// equal ones each. A column's index consists of the last two bits of the exponent of `start` and
+/// the first three bits of its mantissa. Column 18, for |x| + kTanhShift >= 10, is the constant 1.
+/// Columns 19 to 23 are unused. Column kTanhNearColumn, for the interval from 1 to 1.125, has the
+/// polynomial P of tanh x = x P(x^2) instead.
+///
+/// The maximum relative error is 9.2e-8 for P and 4e-8 for the others. Each row was fitted after
+/// the rows above it were rounded to float32.
 constexpr int kTanhDegree = 4;
 constexpr int kTanhNearColumn = 24;
 constexpr float kTanhShift = 0.52f;
@@ -122,8 +125,8 @@ alignas(64) constexpr float kTanhCoefficients[kTanhDegree + 1][32] = {
  0.015512498f, 0.12694457f, 0.08232606f, 0.058978964f, 0.0029519247f, 0.005726846f, -0.029974861f, -0.031441763f},
 };
 // clang-format on
-/// Below this bound, |x| + kTanhShift is below 1.125 even after rounding, so that the table selects
-/// P, too: both ways give the same bits.
+/// Below this bound, P is used without a table. |x| + kTanhShift is then less than 1.125 after
+/// rounding, so the table selects P, too, and gives the same bits.
 constexpr float kTanhNear = 0.6049f;
 
 /// Computes factor * tanh(x) for kCount vectors with elements in (-kTanhNear, kTanhNear).
@@ -159,8 +162,9 @@ struct TanhByExponential {
     tanh_near_zero<kCount>(d, factor, x, near);
     HWY_UNROLL(8)
     for (int i = 0; i < kCount; ++i) {
-      // log2(e / 2) = 2 log2(e) |x| - 1. Twice the factor, instead of half of e, could overflow.
-      // tanh x rounds to 1 from |x| = 9.02 on, where this is 25.02.
+      // The exponent of e / 2 is 2 log2(e) |x| - 1. The quotient factor / ((e + 1) / 2) is used
+      // because 2 factor could overflow. tanh x rounds to 1 if |x| >= 9.02, so an exponent of 26 is
+      // large enough.
       const V exponent = hn::MulAdd(hn::Set(d, 2.885390082f), hn::Abs(x[i]), hn::Set(d, -1.0f));
       split_exponent(d, at_most(d, 26.0f, exponent), fraction[i], power[i]);
     }
@@ -179,8 +183,9 @@ struct TanhByExponential {
 };
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-/// Computes factor * tanh(x) for vectors of 16 floats, by a polynomial whose coefficients are
-/// selected by one permutation each: half as many operations as by an exponential.
+/// Computes factor * tanh(x) for vectors of 16 floats. Evaluates a polynomial of kTanhCoefficients,
+/// and selects each coefficient by one permutation. TanhByExponential needs twice as many
+/// instructions.
 template <class D>
 class TanhByTable {
   using V = hn::Vec<D>;
@@ -204,9 +209,9 @@ class TanhByTable {
     HWY_UNROLL(8)
     for (int i = 0; i < kCount; ++i) {
       const V size = hn::Abs(x[i]);
-      // Numbers below 0.48, raised to 0.6, select the column of P, too.
+      // The lower bound keeps the sum above 1, so that all small numbers select the column of P.
       const V shifted = hn::Add(at_least(d, 0.6f, size), hn::Set(d, kTanhShift));
-      // Also true for NaN; hn::Not would take another instruction.
+      // True for NaN as well. hn::Not(hn::Lt()) would take another instruction.
       far[i].raw = _mm512_cmp_ps_mask(shifted.raw, hn::Set(d, 1.125f).raw, _CMP_NLT_UQ);
       const auto bits = hn::BitCast(du, at_most(d, 10.0f, shifted));
       column[i] = hn::ShiftRight<20>(bits);
@@ -240,7 +245,7 @@ class TanhByTable {
   V low_[kTanhDegree + 1], high_[kTanhDegree + 1];
 };
 
-/// The faster implementation for vectors of type D.
+/// The faster implementation for vectors of type D, valid for all elements.
 template <class D>
 using TanhAnywhere =
     std::conditional_t<hn::MaxLanes(D()) == 16, TanhByTable<D>, TanhByExponential<D>>;
@@ -249,8 +254,8 @@ template <class D>
 using TanhAnywhere = TanhByExponential<D>;
 #endif
 
-/// Computes factor * tanh(x) to 4 units in the last place, 3 if the factor is 1. The bits of an
-/// element's result do not depend on other elements.
+/// Computes factor * tanh(x) with an error of at most 4 units in the last place, or 3 if the factor
+/// is 1. The bits of an element's result do not depend on other elements.
 template <class D>
 class Tanh {
   using V = hn::Vec<D>;
@@ -258,7 +263,7 @@ class Tanh {
  public:
   HWY_INLINE Tanh(D d, float factor) : factor_(hn::Set(d, factor)), anywhere_(d) {}
 
-  /// Returns whether all elements of kCount vectors are near zero; false if one is NaN.
+  /// Returns whether all elements of kCount vectors are in (-kTanhNear, kTanhNear). NaN is not.
   template <int kCount>
   HWY_INLINE bool all_near_zero(const V* x) const {
     const D d;
@@ -275,12 +280,13 @@ class Tanh {
     anywhere_.template apply<kCount>(factor_, x, result);
   }
 
-  /// Does the same in half the time. All elements must be near zero.
+  /// As apply(), in half the time. Requires all_near_zero(x).
   template <int kCount>
   HWY_INLINE void apply_near_zero(const V* x, V* result) const {
     tanh_near_zero<kCount>(D(), factor_, x, result);
   }
 
+  /// Returns factor * tanh(x) by the faster of the two functions.
   HWY_INLINE V operator()(V x) const {
     V result;
     if (all_near_zero<1>(&x)) {

@@ -166,7 +166,8 @@ void prepare(const Call& call, std::int64_t number) {
   call.memory.sink_sums[number] = sum;
 }
 
-/// Returns the first rows that an item reads; none beyond the end of a shorter packed sequence.
+/// Returns the first rows that an item reads. Returns no rows if the item begins after the last key
+/// of its packed sequence.
 kernels::BackwardInputRows input_rows(const Call& call, std::int64_t number) {
   const BackwardPlan& plan = call.plan;
   const KeyItem at = plan.item(number);

@@ -42,10 +42,11 @@ constexpr std::int64_t kFewQueries = 8;
 // registers do not hold two of them: they have room for vector / 2 vectors of each.
 constexpr std::int64_t kFewQueriesBesideQuads = 6, kQuadLanes = 8, kManyLanes = 16;
 constexpr std::int64_t kAlwaysFewQueries = 3;  // no more than any few_queries()
-// Heads with more elements of keys are decoded for up to kFewQueries queries. With float32 keys and
-// vectors of fewer than kManyLanes numbers, tiles are faster, but only decoding divides the keys of
-// a head among threads. There, it is chosen for fewer than kHeadsForThreads key heads, whatever the
-// batch is, so that packed sequences have the same bits.
+// Up to kFewQueries queries are decoded if the keys of a head have more than kMaxKeyNumbers
+// elements. For float32 keys and vectors of fewer than kManyLanes lanes, tiles are faster, but only
+// decoding divides the keys of a head among threads. These are decoded only if there are fewer than
+// kHeadsForThreads key heads. The batch size is ignored, so that packed sequences have the same
+// bits.
 constexpr std::int64_t kMaxKeyNumbers = 512 << 10, kHeadsForThreads = 8;
 constexpr std::int64_t kFewQueriesBesidePairs = 15;
 constexpr std::int64_t kAlwaysFewBesidePairs = 4, kKeysPerQueryBesidePairs = 16;

@@ -87,8 +87,8 @@ struct BackwardItem {
   std::int64_t turn = 0;
   std::atomic<std::int64_t>* bias_progress = nullptr;
   std::int64_t bias_turn = 0;
-  /// The rows of the item that the same thread will probably compute next, to be prefetched. May be
-  /// empty.
+  /// The rows to prefetch: those of the item that the same thread will probably compute next. May
+  /// be empty.
   BackwardInputRows next;
 };
 

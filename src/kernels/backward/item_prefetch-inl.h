@@ -22,8 +22,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Prefetches the rows that start functions choose. Call fetch() for each visible tile of keys and
-/// panel of queries; each call fetches a share of the rows.
+/// Prefetches rows that start_item() and start_group() select. Each call of fetch() prefetches a
+/// part of them. Call it once per panel of queries and visible tile of keys.
 class BackwardPrefetch {
  public:
   BackwardPrefetch(const BackwardSetup& setup, const BackwardItem& item)
@@ -41,9 +41,10 @@ class BackwardPrefetch {
     value_sums_.start(item_.grad_value, 0, keys, setup_.forward.value_dim, calls);
   }
 
-  /// Starts to prefetch the query gradients of a group, and the queries of the next group: of
-  /// `together` queries before this one, or the first group of the next head or item. The group has
-  /// `rows` queries of head `number` of the item, from `first` on, and `tiles` tiles of keys.
+  /// Starts to prefetch the query gradients of a group, and the queries of the next group. The
+  /// group consists of `rows` queries of head `number` of the item, from query `first` on, and
+  /// `tiles` tiles of keys. The next group consists of the `together` queries before `first`. If
+  /// there are none, it is the first group of the next head or item.
   void start_group(const BackwardHead& head, std::int64_t number, std::int64_t first,
                    std::int64_t rows, std::int64_t together, std::int64_t tiles) {
     const std::int64_t calls = tiles * panels_of(rows);

@@ -24,9 +24,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Prefetches the rows that a work item needs next. A start function chooses the rows. Each call of
-/// fetch_for_scores() during the first product, or fetch_for_values() during the second, fetches a
-/// share of them.
+/// Prefetches rows that the start functions select. Each call of fetch_for_scores(), in the first
+/// product, and of fetch_for_values(), in the second, prefetches a part of them.
 class ItemPrefetch {
  public:
   /// `next`: the item that the thread computes next, or null.

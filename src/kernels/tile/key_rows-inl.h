@@ -41,7 +41,7 @@ constexpr std::int64_t whole_vectors(std::int64_t count) {
 }
 
 /// As tile() with Finish::kMaximum, where row i of A is read at a + i * stride. Rows from `rows` on
-/// repeat the last one. Prefetches the rows that are `ahead` floats after these.
+/// repeat the last one. Prefetches the rows that are `ahead` floats after those of A.
 template <int kVectors>
 HWY_INLINE void tile_of_rows(const float* a, std::int64_t stride, std::int64_t ahead,
                              std::int64_t rows, const float* HWY_RESTRICT b, std::int64_t steps,
@@ -113,8 +113,8 @@ struct WriteScaled {
   }
 };
 
-/// Gives tiles to `sums`. Each step prefetches the numbers that are `ahead` floats after its own,
-/// unless `ahead` is 0.
+/// Passes tiles on to `sums`. Before each step, prefetches the elements that are `ahead` floats
+/// after those of the step, unless `ahead` is 0.
 template <class Sums>
 struct PrefetchAhead {
   Sums& sums;
@@ -345,8 +345,8 @@ class KeyRows {
     Arithmetic::copy_rows(rows, block_, count_, dim, to, width);
     return {to, width};
   }
-  /// Returns Rows::ahead for rows in place: the distance to the same row of the next head for short
-  /// heads, and to the row kKeysTogether keys later for others.
+  /// Returns Rows::ahead for rows that are read in place. Short heads prefetch the same row of the
+  /// next head. Other heads prefetch the row that is kKeysTogether keys later.
   std::int64_t ahead(InputRows ForwardHead::*which) const {
     if (!setup_.prefetches) return 0;
     const InputRows& rows = head_.*which;

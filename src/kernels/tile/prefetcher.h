@@ -48,8 +48,8 @@ class Prefetcher {
   std::int64_t stride_ = 0, lines_ = 0, line_ = 0, left_ = 0, per_call_ = 0;
 };
 
-/// Prefetches rows of `dim` floats into the L2 cache, line by line in the order of memory. The rows
-/// are `ahead` floats after the given ones. Prefetches nothing if `ahead` is 0.
+/// Prefetches rows of `dim` floats into the L2 cache, one cache line after another. The first row
+/// is `ahead` floats after `first`. Prefetches nothing if `ahead` is 0.
 class RowLines {
  public:
   static constexpr std::int64_t kFloats = 16;  // of a line

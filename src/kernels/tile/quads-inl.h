@@ -157,7 +157,7 @@ HWY_INLINE void scores_of_quads(const float* const (&key)[kKeys], const float* H
 
 /// Computes the scores of the kTileRows keys at `keys` and their maximum per lane, as tile() with
 /// Finish::kMaximum does. Keys from `count` on repeat the last one. Prefetches the keys that are
-/// `ahead` floats after these.
+/// `ahead` floats after those of the tile.
 template <int kVectors>
 HWY_NOINLINE void tile_of_quads(const float* keys, std::int64_t stride, std::int64_t ahead,
                                 std::int64_t count, const float* queries, std::int64_t dim,

@@ -45,8 +45,8 @@ HWY_INLINE void scale_tiles(float* HWY_RESTRICT scores, std::int64_t keys, std::
   }
 }
 
-/// Computes scores = factor * tanh(scores) and maximum = max(maximum, scores) for
-/// `keys` keys and kVectors vectors.
+/// Replaces scores by factor * tanh(scores), for `keys` keys and kVectors vectors of queries.
+/// Raises `maximum` [kVectors * kLanes] to the maximum of each lane.
 template <int kVectors>
 HWY_INLINE void softcap_tiles(float* HWY_RESTRICT scores, std::int64_t keys, float factor,
                               float* HWY_RESTRICT maximum) {
@@ -67,8 +67,8 @@ HWY_INLINE void softcap_tiles(float* HWY_RESTRICT scores, std::int64_t keys, flo
       most[v] = hn::Max(most[v], x[v]);
     }
   };
-  // Two loops: the first ends at the first key with a score that is not near zero. A branch for
-  // each key would often be mispredicted.
+  // The second loop takes over at the first key with a score that is not near zero. One loop with a
+  // branch per key would cause many mispredictions.
   for (; k < keys; ++k) {
     load();
     if (!tanh.template all_near_zero<kVectors>(x)) break;

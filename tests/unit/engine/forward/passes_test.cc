@@ -205,8 +205,8 @@ TEST(AttentionPasses, FewRowsOfAKeyHeadAreDecodedForFewKeys) {
   expect_decoded({2, 10, 2, 1, 40}, 64, false);
 }
 
-/// For up to 8 queries, heads are decoded if their keys have more than 512 K numbers. With vectors
-/// of 8 lanes and float32 keys, this holds for fewer than 8 key heads.
+/// Up to 8 queries are decoded if the keys of a head have more than 512 K elements. For float32
+/// keys and vectors of 8 lanes, they are decoded only if there are also fewer than 8 key heads.
 TEST(AttentionPasses, KeysOfLongHeadsAreDivided) {
   const AttentionOptions options;
   for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {

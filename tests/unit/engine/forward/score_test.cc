@@ -60,7 +60,8 @@ TEST_F(AttentionScore, Softcap) {
 }
 
 TEST_F(AttentionScore, SoftcapOfARowDoesNotDependOnOtherRows) {
-  // Scores far below the cap, and those of one row far above it, take different instructions.
+  // Scores far below the cap and scores above it are computed by different instructions. One row is
+  // changed from the former to the latter.
   for (const std::int64_t queries : {2, 5, 17, 33, 53}) {
     SCOPED_TRACE(queries);
     const ProblemShape shape{1, 2, 1, queries, 531};

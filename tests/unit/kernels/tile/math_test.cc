@@ -138,8 +138,8 @@ TEST(AttentionMath, TanhWithinThreeUlp) {
 
 TEST(AttentionMath, TanhTimesAFactorWithinFourUlp) {
   kernels::choose_target();
-  // Numbers around 0.605, below which another polynomial is used, and around the first ends of
-  // intervals of a table.
+  // Dense samples near the bounds of polynomials: 0.605 of the one near zero, others of intervals
+  // of the table.
   std::vector<float> numbers;
   for (const float middle : {0.605F, 0.73F, 0.855F, 1.48F, 1.73F, 3.48F, 7.48F, 9.48F}) {
     for (int i = -20000; i < 20000; ++i) {
