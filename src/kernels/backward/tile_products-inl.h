@@ -20,9 +20,8 @@
 // three parts would fill the L2 cache.
 //
 // push() is for units of 32 keys by 32 queries without masks, and without options between the
-// products. They form a pipeline: while the vector unit computes P and dS of a unit, the tile unit
-// computes S and dP of the next one and some of the sums over the previous stretch. The results
-// have the same bits as those of the functions for other units.
+// products. They form a pipeline (unit_pipeline-inl.h). The results have the same bits as those of
+// the functions for other units.
 
 #pragma once
 
@@ -36,6 +35,7 @@
 #include "kernels/backward/backward_scratch.h"
 #include "kernels/backward/row_products-inl.h"
 #include "kernels/backward/unit_gradients-inl.h"
+#include "kernels/backward/unit_pipeline-inl.h"
 #include "kernels/simd/storage-inl.h"
 #include "kernels/simd/tile_unit-inl.h"
 #include "kernels/tile/amx_numbers-inl.h"
@@ -71,7 +71,7 @@ class TileProducts {
             .key_rows = keys / kTileRows * size.key_squares * kOperand,
             .query_rows = kPanels * size.key_squares * kOperand,
             .grad_rows = kPanels * size.value_squares * kOperand,
-            .gradients = 5 * kSquare + kUnitRows * kPanelLanes,
+            .gradients = kSquare + Pipeline::kWorkFloats,
             .weight_rows = 2 * stretch,
             .gradient_rows = 2 * stretch,
             .gradient_pairs = 2 * stretch,
@@ -81,7 +81,12 @@ class TileProducts {
   }
 
   TileProducts(const BackwardSetup& setup, BackwardScratch& scratch)
-      : setup_(setup), forward_(setup.forward), scratch_(scratch), size_(setup.forward) {}
+      : setup_(setup),
+        forward_(setup.forward),
+        scratch_(scratch),
+        size_(setup.forward),
+        pipeline_(size_.key_steps + size_.value_steps + 2 * size_.key_squares +
+                  size_.value_squares) {}
 
   std::int64_t stretch_keys() const { return size_.stretch_keys; }
 
@@ -132,7 +137,7 @@ class TileProducts {
 
   void begin_stretch(std::int64_t first) {
     stretch_ = {.first = first, .buffer = 1 - stretch_.buffer};
-    units_left_ = size_.stretch_keys / kTileRows * kPanels;
+    pipeline_.begin_stretch(scratch_.gradients + kSquare, size_.stretch_keys / kTileRows * kPanels);
   }
 
   /// Adds the unit of panel `number` whose first key is key `k` of the stretch. The softmax
@@ -140,29 +145,25 @@ class TileProducts {
   void push(const Panel& panel, std::int64_t number, std::int64_t k, float factor) {
     const std::int64_t tile = k / kTileRows;
     stretch_.seen[tile][number] = true;
-    const Unit next{.panel = &panel,
-                    .number = number,
-                    .tile = stretch_.first / kTileRows + tile,
+    const std::int64_t at = number * kPanelLanes;
+    pipeline_.push({.scores = score_product(panel, stretch_.first + k, nullptr),
+                    .gradients = gradient_product(number, stretch_.first + k, nullptr),
                     .factor = factor,
-                    .work = 1 - current_.work,
-                    .to = operands(stretch_, tile, number)};
-    const std::int64_t sums = (sums_left_ + units_left_ - 1) / units_left_;
-    units_left_ = std::max<std::int64_t>(units_left_ - 1, 1);
-    advance(&next, sums_ready_ ? sums : 0);
-    current_ = next;
+                    .log2_sum = scratch_.log2_sum + at,
+                    .delta = scratch_.delta + at,
+                    .to = operands(stretch_, tile, number)});
   }
 
   template <int kVectors>
   HWY_INLINE void scores(const Panel& panel, std::int64_t, std::int64_t k, std::int64_t) {
     static_assert(kVectors <= kPanelVectors);
-    finish_units();
-    product_apart(unit_product(scratch_.forward.keys, size_.key_steps, (stretch_.first + k) / 32,
-                               panel.queries, scratch_.forward.scores + k * kPanelLanes));
+    pipeline_.finish_units();
+    product_apart(
+        score_product(panel, stretch_.first + k, scratch_.forward.scores + k * kPanelLanes));
   }
   template <int kVectors>
   HWY_INLINE void weight_gradients(std::int64_t number, std::int64_t k, std::int64_t) {
-    product_apart(unit_product(scratch_.value_keys, size_.value_steps, (stretch_.first + k) / 32,
-                               grad_panel(number), gradients_of(k)));
+    product_apart(gradient_product(number, stretch_.first + k, gradients_of(k)));
   }
   float* gradients_of(std::int64_t) const { return scratch_.gradients; }
 
@@ -199,8 +200,7 @@ class TileProducts {
   }
 
   void add_stretch(const BackwardHead& head, const Panel&, std::int64_t) {
-    finish_sums();  // of the stretch before
-    sums_ready_ = current_.panel == nullptr;
+    pipeline_.begin_sums();
     for (std::int64_t t = 0; t < kMostTiles; ++t) {
       const Range panels = range_of([&](std::int64_t p) { return stretch_.seen[t][p]; }, kPanels);
       if (panels.count() == 0) continue;
@@ -224,15 +224,15 @@ class TileProducts {
     }
     // In float32, such rows see nothing; otherwise, FMA computes the item.
     if (Numbers::kParts == 1 && setup_.grad_value && doubtful_ > 0) {
-      finish_units();
+      pipeline_.finish_units();
       add_doubtful(head);
     }
   }
 
   /// Finishes all stretches.
   void end_stretches() {
-    finish_sums();
-    finish_units();
+    pipeline_.finish_sums();
+    pipeline_.finish_units();
   }
 
   void add_query_gradients(const Panel& panel, std::int64_t number, float* to,
@@ -276,12 +276,12 @@ class TileProducts {
   /// Words of 32 x 32 bfloat16, in pairs, and of as many numbers with all their parts.
   static constexpr std::int64_t kPlane = 32 * 32 / 2;
   static constexpr std::int64_t kOperand = kPlane * Numbers::kParts;
-  static constexpr std::int64_t kSquare = 32 * 32;  // words of 32 x 32 sums
   /// Rows with NaN or such numbers, which have no finite parts, are packed as zeros.
   static constexpr float kLimit =
       Numbers::kParts == 1 ? std::numeric_limits<float>::infinity() : 0x1p127f;
   static constexpr std::int64_t kMostStretchKeys = Numbers::kParts == 1 ? 128 : 64;
   static constexpr std::int64_t kMostTiles = kMostStretchKeys / kTileRows;
+  using Pipeline = UnitPipeline<Numbers, 2 * kMostTiles + kPanels>;
 
   struct Sizes {
     explicit Sizes(const ForwardSetup& setup)
@@ -305,21 +305,6 @@ class TileProducts {
     std::int64_t first = 0;  // its first key, counted from the block's
     std::int64_t buffer = 0;
     bool seen[kMostTiles][kPanels] = {};  // whether some key of a tile is visible to a panel
-  };
-  /// A unit of the pipeline.
-  struct Unit {
-    const Panel* panel = nullptr;  // null: none
-    std::int64_t number = 0;       // of the panel
-    std::int64_t tile = 0;         // of the block
-    float factor = 1.0f;
-    std::int64_t work = 0;  // which of two buffers has its scores and dP
-    UnitOperands<Numbers> to = {};
-  };
-  /// Sums with common weights, over several squares.
-  struct SquareSums {
-    Sums next;
-    std::int64_t squares;             // that are left
-    std::int64_t a_square, b_square;  // the distances between squares of the operands
   };
 
   /// Returns the range of the numbers below `count` for which `seen` holds.
@@ -399,10 +384,16 @@ class TileProducts {
     return find_doubtful_rows(rows, panel.first_query, panel.rows, dim, kLimit, doubtful, clear);
   }
 
-  /// 32 x 32 scores, or dP: tile `tile` of the block's rows times a panel.
-  static Sums unit_product(const float* rows, std::int64_t steps, std::int64_t tile,
+  /// 32 x 32 scores, or dP: the block's keys from `key` on times a panel.
+  Sums score_product(const Panel& panel, std::int64_t key, float* to) const {
+    return unit_product(scratch_.forward.keys, size_.key_steps, key, panel.queries, to);
+  }
+  Sums gradient_product(std::int64_t number, std::int64_t key, float* to) const {
+    return unit_product(scratch_.value_keys, size_.value_steps, key, grad_panel(number), to);
+  }
+  static Sums unit_product(const float* rows, std::int64_t steps, std::int64_t key,
                            const float* panel, float* to) {
-    return {.a = rows + tile * steps * kOperand,
+    return {.a = rows + key / kTileRows * steps * kOperand,
             .a_next = steps * kOperand / 2,
             .a_step = kOperand / 2,
             .b = panel,
@@ -421,123 +412,33 @@ class TileProducts {
   /// Adds the weights of 32 keys, times rows of queries, to the sums of these keys.
   void add_sums_of_keys(const float* weights, const Range& panels, const float* rows,
                         std::int64_t squares, float* to) {
-    add_sums({.next = {.a = weights,
-                       .a_next = kOperand / 2,
-                       .a_step = kOperand,
-                       .b = rows + panels.begin * kPlane,
-                       .b_part = kPanels * kPlane,
-                       .steps = panels.count(),
-                       .from = to,
-                       .to = to},
-              .squares = squares,
-              .a_square = 0,
-              .b_square = kPanels * kOperand});
+    pipeline_.add_sums({.next = {.a = weights,
+                                 .a_next = kOperand / 2,
+                                 .a_step = kOperand,
+                                 .b = rows + panels.begin * kPlane,
+                                 .b_part = kPanels * kPlane,
+                                 .steps = panels.count(),
+                                 .from = to,
+                                 .to = to},
+                        .squares = squares,
+                        .a_square = 0,
+                        .b_square = kPanels * kOperand});
   }
   void add_sums_of_queries(std::int64_t number, const Range& tiles) {
     const std::int64_t tile = stretch_.first / kTileRows + tiles.begin;
     const UnitOperands<Numbers> first = operands(stretch_, tiles.begin, number);
-    add_sums({.next = {.a = scratch_.key_rows + tile * size_.key_squares * kOperand,
-                       .a_next = kOperand / 2,
-                       .a_step = size_.key_squares * kOperand,
-                       .b = first.pairs,
-                       .b_part = first.pair_part,
-                       .steps = tiles.count(),
-                       .from = query_sums_begun_[number] ? query_sums(number) : nullptr,
-                       .to = query_sums(number)},
-              .squares = size_.key_squares,
-              .a_square = kOperand,
-              .b_square = 0});
+    pipeline_.add_sums({.next = {.a = scratch_.key_rows + tile * size_.key_squares * kOperand,
+                                 .a_next = kOperand / 2,
+                                 .a_step = size_.key_squares * kOperand,
+                                 .b = first.pairs,
+                                 .b_part = first.pair_part,
+                                 .steps = tiles.count(),
+                                 .from = query_sums_begun_[number] ? query_sums(number) : nullptr,
+                                 .to = query_sums(number)},
+                        .squares = size_.key_squares,
+                        .a_square = kOperand,
+                        .b_square = 0});
     query_sums_begun_[number] = true;
-  }
-  void add_sums(const SquareSums& sums) {
-    if (sums.squares == 0) return;
-    sums_[lists_++] = sums;
-    sums_left_ += sums.squares;
-  }
-  Sums next_sums() {
-    SquareSums& list = sums_[list_];
-    const Sums sums = list.next;
-    list.next.a += list.a_square;
-    list.next.b += list.b_square;
-    if (list.next.from != nullptr) list.next.from += kSquare;
-    list.next.to += kSquare;
-    if (--list.squares == 0) ++list_;
-    --sums_left_;
-    return sums;
-  }
-
-  float* work(std::int64_t number) const {  // scores, then dP
-    return scratch_.gradients + (1 + 2 * number) * kSquare;
-  }
-  float* nowhere() const { return scratch_.gradients + 5 * kSquare; }
-
-  /// Computes P and dS of the current unit, if there is one, meanwhile the products of `next`,
-  /// unless it is null, and `sums` of the sums.
-  void advance(const Unit* next, std::int64_t sums) {
-    if (!running_) pending_ = {{nowhere(), nowhere(), nowhere(), nowhere()}};
-    running_ = true;
-    if (current_.panel == nullptr) {
-      NoWeights none;
-      return advance_with<0>(next, sums, none);
-    }
-    const std::int64_t at = current_.number * kPanelLanes;
-    const float* const scores = work(current_.work);
-    UnitGradients<Numbers> unit(current_.factor, scratch_.log2_sum + at, scratch_.delta + at,
-                                scores, scores + kSquare, current_.to);
-    // The steps of a unit and its share of the sums.
-    const std::int64_t steps =
-        size_.key_steps + size_.value_steps + 2 * size_.key_squares + size_.value_squares;
-    if (steps >= 16) {
-      advance_with<1>(next, sums, unit);
-    } else if (steps >= 8) {
-      advance_with<2>(next, sums, unit);
-    } else {
-      advance_with<4>(next, sums, unit);
-    }
-    current_ = {};
-    sums_ready_ = true;
-  }
-  template <int kRows, class Between>
-  HWY_NOINLINE void advance_with(const Unit* next, std::int64_t sums, Between& weights) {
-    // Queries of many dimensions would fill too much of the L1 cache.
-    constexpr bool kStreams = kRows == 1;
-    Pending pending = pending_;  // copies, which stay in registers
-    Between between = weights;
-    if (next != nullptr) {
-      float* const to = work(next->work);
-      four_sums<Numbers, 2, false, kRows, kStreams>(
-          unit_product(scratch_.forward.keys, size_.key_steps, next->tile, next->panel->queries,
-                       to),
-          pending, between);
-      four_sums<Numbers, 2, false, kRows, kStreams>(
-          unit_product(scratch_.value_keys, size_.value_steps, next->tile, grad_panel(next->number),
-                       to + kSquare),
-          pending, between);
-    }
-    for (std::int64_t i = 0; i < sums; ++i) {
-      four_sums<Numbers, 2, false, kRows, true>(next_sums(), pending, between);
-    }
-    if (sums == 0) {  // the next call reads what is pending
-      store_sums<2>(pending);
-      pending = {{nowhere(), nowhere(), nowhere(), nowhere()}};
-    }
-    while (between.left() > 0) between.two_keys();
-    pending_ = pending;
-  }
-  /// Empties the pipeline.
-  void finish_units() {
-    if (!running_) return;
-    if (current_.panel != nullptr) {
-      advance(nullptr, 0);
-    } else {
-      store_sums<2>(pending_);
-    }
-    running_ = false;
-  }
-  void finish_sums() {
-    if (!sums_ready_) finish_units();
-    if (sums_left_ > 0) advance(nullptr, sums_left_);
-    list_ = lists_ = 0;
   }
 
   /// Adds the contributions of the rows of dO that were packed as zeros to the gradients of the
@@ -572,16 +473,7 @@ class TileProducts {
   std::int64_t panels_ = 0;  // of the group
   std::int32_t doubtful_ = 0;
   bool query_sums_begun_[kPanels] = {};  // whether query_sums has numbers
-  // The pipeline. `current_` has scores and dP; `sums_` are those of the previous stretch, which
-  // may begin when all its units are finished.
-  Unit current_;
-  std::int64_t units_left_ = 1;  // of the stretch, at most
-  SquareSums sums_[2 * kMostTiles + kPanels];
-  std::int64_t list_ = 0, lists_ = 0;  // the next of sums_, and their number
-  std::int64_t sums_left_ = 0;
-  bool sums_ready_ = true;
-  bool running_ = false;  // sums are pending
-  Pending pending_{};
+  Pipeline pipeline_;
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE
