@@ -69,12 +69,28 @@ BenchRound measure_round(const BenchRow& row, RowRuns& runs, const BenchEffort& 
   BenchRound round;
   round.ceiling_before = ceiling(row, runs.own, effort, reading);
   runs.own.run();  // warm up the caches
-  double total = 0.0;
-  do {
-    round.seconds.push_back(runs.own.timed_run());
-    total += round.seconds.back();
-    if (runs.against) round.against_seconds.push_back(runs.against->timed_run());
-  } while (total < effort.seconds_per_round);
+  const auto repeat = [&](const auto& timed_call) {
+    double total = 0.0;
+    do {
+      total += timed_call();
+    } while (total < effort.seconds_per_round);
+  };
+  const auto own = [&] { return round.seconds.emplace_back(runs.own.timed_run()); };
+  const auto against = [&] {
+    return round.against_seconds.emplace_back(runs.against->timed_run());
+  };
+  if (row.against == BenchAgainst::kOneThread) {
+    // Not in turns: the other threads would fall asleep during calls of one thread, and
+    // bench/threads measures how long waking them takes.
+    repeat(own);
+    repeat(against);
+  } else {
+    repeat([&] {
+      const double seconds = own();
+      if (runs.against) against();
+      return seconds;
+    });
+  }
   round.ceiling_after = ceiling(row, runs.own, effort, reading);
   return round;
 }

@@ -68,6 +68,7 @@ struct ProblemShape {
   std::int64_t items() const { return sequences > 0 ? sequences : batch; }
 };
 
+struct Memory;    // internal (core/tensor_memory.h)
 struct PartSpan;  // internal (problem/part.h)
 struct MaskRule;  // internal (problem/mask_rules.h)
 
@@ -131,6 +132,7 @@ class FOVEA_API Mask {
   friend FOVEA_API Mask operator|(const Mask& a, const Mask& b);
   friend Mask part_of(const Mask& mask, const PartSpan& part);
   friend FOVEA_API MaskRule rule_of(const Mask& mask);
+  friend bool reads(const Mask& mask, const Memory& memory);
 
  private:
   std::shared_ptr<const Node> node_;

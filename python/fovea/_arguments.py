@@ -42,6 +42,12 @@ def _list_of(fits: _Fits) -> _Fits:
     return lambda value: isinstance(value, Iterable) and not isinstance(value, str) and all(map(fits, value))
 
 
+def _texts(value: object) -> list[str]:
+    """Returns the text, or those of a list."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return [item for item in items if isinstance(item, str)]
+
+
 def _is_given(value: object) -> bool:
     return value is not None
 
@@ -57,6 +63,7 @@ _KINDS: dict[str, tuple[str, _Fits]] = {
     "PathLike[str]": ("a path", lambda value: isinstance(value, PathLike)),
     "Sequence[int]": ("a list of integers", _list_of(_is_integer)),
     "Sequence[float]": ("a list of numbers", _list_of(_is_number)),
+    "Sequence[str]": ("a list of str", _list_of(lambda value: isinstance(value, str))),
     "NDArray[numpy.integer[typing.Any]]": ("an array of integers", _is_given),
     "tuple[int, int]": ("a pair of integers", _is_given),
     "_Alignment": ("an alignment", _is_given),
@@ -153,8 +160,9 @@ def mismatch(function: _Function, positional: Sequence[object], named: dict[str,
             return TypeError(f"{name}: expected {parameters[name].words}, got {_got(value)}")
     # All types fit. So a text has no encoding, or an integer is out of the range of its C++ type.
     for name, value in given.items():
-        if isinstance(value, str) and not is_utf8(value):
-            return ValueError(f"{name}: expected text that UTF-8 can encode, got {value!a:.60}")
+        for text in _texts(value):
+            if not is_utf8(text):
+                return ValueError(f"{name}: expected text that UTF-8 can encode, got {text!a:.60}")
     integers = {name: number for name, value in given.items() if (number := _integer(value)) is not None}
     for expected, fits in _RANGES:
         for name, number in integers.items():

@@ -71,7 +71,12 @@ Rotary make_rotary(double base, std::int64_t dims, const std::string& pairs,
   else if (pairs != "halves") {
     raise_value_error("pairs: expected \"halves\" or \"interleaved\", got \"{}\"", pairs);
   }
-  if (inverse_frequencies) rotary.inverse_frequencies = *inverse_frequencies;
+  if (inverse_frequencies) {
+    if (inverse_frequencies->empty()) {
+      raise_value_error("inverse_frequencies: expected one number per pair, got none");
+    }
+    rotary.inverse_frequencies = *inverse_frequencies;
+  }
   return rotary;
 }
 

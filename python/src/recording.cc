@@ -273,7 +273,7 @@ void add_recording(nb::module_& module) {
              self.close();
            })
       .def("close", &Writer::close);
-  module.def("_read_recording", read_recording, "path"_a);
+  module.def("_read_recording", read_recording, "path"_a.none());
 }
 
 }  // namespace fovea::python

@@ -376,6 +376,15 @@ MaskRule rule_of(const Mask& mask) {
   return mask.node_ ? std::visit(Describe{}, mask.node_->rule) : MaskRule{};
 }
 
+bool reads(const Mask& mask, const Memory& memory) {
+  if (!mask.node_) return false;
+  if (const auto* combined = std::get_if<Combined>(&mask.node_->rule)) {
+    return reads(combined->a, memory) || reads(combined->b, memory);
+  }
+  const auto* dense = std::get_if<DenseMask>(&mask.node_->rule);
+  return dense != nullptr && memory.overlaps(memory_of(dense->tensor(), "dense mask"));
+}
+
 Mask operator&(const Mask& a, const Mask& b) {
   if (a.allows_all()) return b;
   if (b.allows_all()) return a;

@@ -13,6 +13,8 @@
 #include "fovea/mask.h"
 #include "fovea/tensor.h"
 
+#include "core/tensor_memory.h"
+
 namespace fovea {
 
 /// Returns the mask for a causal flag and an optional prefix. With both, it is the mask of a prefix
@@ -47,5 +49,9 @@ struct MaskRule {
   std::vector<Mask> operands = {};  ///< the two operands of an operator
 };
 FOVEA_API MaskRule rule_of(const Mask& mask);
+
+/// Returns whether a call with this mask reads some of the memory. Dense masks are read in place;
+/// other rules have copies.
+bool reads(const Mask& mask, const Memory& memory);
 
 }  // namespace fovea

@@ -162,6 +162,7 @@ OPTIONS = {
     "scale of a bool": (TypeError, {"scale": True}, ["scale", "a number", "bool"]),
     "scale nan": (ValueError, {"scale": float("nan")}, ["scale", "finite", "nan"]),
     "scale beyond float32": (ValueError, {"scale": 1e300}, ["scale", "float32", "1e+300"]),
+    "scale beyond float64": (ValueError, {"scale": 10**400}, ["scale", "float64", "larger"]),
     "softcap": (ValueError, {"softcap": -1.0}, ["softcap", "0 (off) or more", "-1"]),
     "softcap's kind": (TypeError, {"softcap": []}, ["softcap", "a number", "list"]),
     "bias's shape": (ValueError, {"bias": np.ones((2, 6))}, ["bias", "[2, 3, 5, 6]", "[2, 6]"]),
@@ -185,6 +186,8 @@ OPTIONS = {
     ),
     "sinks": (ValueError, {"sinks": [1.0, 2.0]}, ["sinks", "(3)", "2"]),
     "sinks of none": (ValueError, {"sinks": []}, ["sinks", "none"]),
+    "sinks of a set": (TypeError, {"sinks": {1.0, 2.0, 3.0}}, ["sinks", "a list or an array", "set"]),
+    "alignments of a dict": (TypeError, {"alignment": {1: 2}}, ["alignment", "dict"]),
     "sinks' kind": (TypeError, {"sinks": 1.0}, ["sinks", "float"]),
     "alignment": (ValueError, {"alignment": "left"}, ["alignment", "bottom-right", "left"]),
     "alignment's kind": (TypeError, {"alignment": 1.5}, ["alignment", "float"]),
@@ -235,6 +238,10 @@ def test_overlapping_out():
     with raises(ValueError, "out: expected memory of its own", "value"):
         fovea.attention(Q[:, :, :5], K[:, :, :5], both[1:], out=both[:2])
     assert np.array_equal(query, before)
+    visible = np.ones((5, 5 * 3 * 4), bool)
+    with raises(ValueError, "out: expected memory of its own", "mask"):
+        fovea.attention(query[0, 0], K[0, 0], V[0, 0], mask=visible[:, :len(K[0, 0])],
+                        out=visible.view(np.float32)[:, :V.shape[-1]])
 
 
 def test_out_is_untouched_by_errors():
@@ -296,6 +303,19 @@ CALLS = {
         lambda: fovea.Rotary(inverse_frequencies=["x"]),
         ["inverse_frequencies: expected a list of numbers or None, got list of str"],
     ),
+    "no numbers": (
+        ValueError,
+        lambda: fovea.Rotary(inverse_frequencies=[]),
+        ["inverse_frequencies: expected one number per pair, got none"],
+    ),
+    "integers of uint64": (
+        ValueError,
+        lambda: fovea.documents(np.array([5, (1 << 64) - 1], "uint64")),
+        ["query_ids: expected integers below 2^63, got", str((1 << 64) - 1)],
+    ),
+    "no path": (TypeError, lambda: fovea.Recording(None), ["path: expected a str or a path, got None"]),
+    "a matrix and a mask": (TypeError, lambda: np.ones((0, 4), bool) & fovea.causal(), ["fovea.dense(array)"]),
+    "a mask and a matrix": (TypeError, lambda: fovea.causal() | np.ones((4, 4), bool), ["fovea.dense(array)"]),
     "a choice": (TypeError, lambda: fovea.Rotary(pairs=2), ['pairs: expected "halves" or "interleaved", got int']),
     "an array": (TypeError, lambda: CACHE.append(None, None), ["key: expected an array, got None"]),
     "an object": (
@@ -306,6 +326,11 @@ CALLS = {
     "a sign": (ValueError, lambda: fovea.random.RandomState(-1), ["seed: expected 0 or more, got -1"]),
     "64 bits": (ValueError, lambda: fovea.prefix(1 << 70), ["n: expected an integer of 64 bits, got", str(1 << 70)]),
     "a surrogate": (ValueError, lambda: fovea.Scene.parse("\ud800"), ["json: expected text that UTF-8", r"\ud800"]),
+    "a surrogate in a list": (
+        ValueError,
+        lambda: fovea.Recording.write("x", [{"name": "x", "query": Q[0], "key": K[0], "key_tokens": 6 * ["\ud800"]}]),
+        [r"expected text that UTF-8 can encode, got '\ud800'"],
+    ),
     "too many": (TypeError, lambda: fovea.causal(3), ["causal() takes 0 positional arguments but 1 were given"]),
     "keyword-only": (
         TypeError,

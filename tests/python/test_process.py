@@ -65,6 +65,8 @@ CALLS = {
     "float64": "long_call(keys=5000, dtype=np.float64)",
     "reference": "long_call(fovea.reference.attention, keys=5000)",
     "by PyTorch's signature": "long_call(fovea.scaled_dot_product_attention)",
+    "a mask's matrix": "(fovea.causal() | fovea.documents(np.arange(60000))).matrix(60000, 60000)",
+    "dropout's matrix": "fovea.Dropout(0.1, seed=1).kept(20000, 20000)",
     "bfloat16": "import ml_dtypes; long_call(dtype=ml_dtypes.bfloat16)",
 }
 

@@ -426,6 +426,7 @@ TensorRef keep_array(PyObject* source, const ArrayRequest& request) {
 Tensor int64_tensor(PyObject* source, const char* name) {
   // Converted without a dtype first, because NumPy would truncate fractions in lists to integers.
   nb::object array = nb::steal(PyArray_FromAny(source, nullptr, 0, kMaxRank, 0, nullptr));
+  const bool is_unsigned = array.is_valid() && PyArray_ISUNSIGNED(as_array(array.ptr()));
   if (array.is_valid() && !PyArray_ISINTEGER(as_array(array.ptr())) &&
       PyArray_SIZE(as_array(array.ptr())) > 0) {
     raise_type_error("{}: expected integers, an array or a list of them, got {}", name,
@@ -443,7 +444,15 @@ Tensor int64_tensor(PyObject* source, const char* name) {
   PyArrayObject* const numbers = as_array(array.ptr());
   Shape shape;
   for (int dim = 0; dim < PyArray_NDIM(numbers); ++dim) shape.push_back(PyArray_DIM(numbers, dim));
-  return Tensor(TensorView(static_cast<const std::int64_t*>(PyArray_DATA(numbers)), shape));
+  const auto* const first = static_cast<const std::int64_t*>(PyArray_DATA(numbers));
+  const std::int64_t* const last = first + PyArray_SIZE(numbers);
+  const auto is_negative = [](std::int64_t value) { return value < 0; };
+  if (const auto* wrapped = std::find_if(first, last, is_negative);
+      is_unsigned && wrapped != last) {
+    raise_value_error("{}: expected integers below 2^63, got {}", name,
+                      static_cast<std::uint64_t>(*wrapped));
+  }
+  return Tensor(TensorView(first, shape));
 }
 
 std::string text_of(PyObject* object) {

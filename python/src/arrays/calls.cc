@@ -184,7 +184,10 @@ void add_function(nb::module_& module, const char* attribute, const char* shown_
 double number(PyObject* object, const char* name) {
   const double value = PyBool_Check(object) ? -1.0 : PyFloat_AsDouble(object);
   if (PyBool_Check(object) || (value == -1.0 && PyErr_Occurred() != nullptr)) {
+    const bool too_large = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
     PyErr_Clear();
+    if (too_large)
+      raise_value_error("{}: expected a number that float64 holds, got a larger one", name);
     raise_type_error("{}: expected a number, got {}", name, describe(object));
   }
   return value;
@@ -217,8 +220,10 @@ template <class Number>
 auto each(PyObject* object, const char* name, const char* what,
           Number (*one)(PyObject*, const char*)) {
   std::vector<Number> result;
-  const nb::object items = nb::steal(
-      PyUnicode_Check(object) || PyBytes_Check(object) ? nullptr : PySequence_Fast(object, ""));
+  // Sets and dicts, which have no order or other elements than expected, are no sequences.
+  const bool has_items =
+      PySequence_Check(object) != 0 && !PyUnicode_Check(object) && !PyBytes_Check(object);
+  const nb::object items = nb::steal(has_items ? PySequence_Fast(object, "") : nullptr);
   if (!items.is_valid()) {
     PyErr_Clear();
     raise_type_error("{}: expected {}, got {}", name, what, describe(object));

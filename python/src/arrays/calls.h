@@ -22,6 +22,7 @@
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 
+#include "fovea/error.h"
 #include "fovea/execution.h"
 
 namespace fovea::python {
@@ -86,6 +87,10 @@ inline bool worth_running_apart(double operations) { return operations >= kWorth
 /// function throws the exception that Python's handler raised. If the handler raises no exception,
 /// the call starts again.
 void run(double operations, Execution& execution, const std::function<void()>& engine);
+/// Ends the `engine` of run() after a stop request. For those that do not pass `execution` on.
+inline void throw_if_stopped(const Execution& execution) {
+  if (execution.stop.stop_requested()) throw Stopped("stopped as requested");
+}
 /// Runs `engine`, in which other processes take part, with the GIL released. SIGINT stops it as in
 /// run(); but if the handler raises no exception, this function throws Stopped.
 void run_once(Execution& execution, const std::function<void()>& engine);

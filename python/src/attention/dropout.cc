@@ -96,6 +96,9 @@ Dropout make(nb::handle given, nb::handle seed, nb::handle call) {
           .call = static_cast<std::uint32_t>(number)};
 }
 
+// Operations per weight of DropoutRule::keeps(), about.
+constexpr double kKeepsOperations = 50;
+
 nb::object kept(const Dropout& dropout, nb::args extents) {
   if (extents.size() < 2 || extents.size() > 4) {
     raise_value_error(
@@ -117,15 +120,19 @@ nb::object kept(const Dropout& dropout, nb::args extents) {
                                   .q_len = shape[2],
                                   .kv_len = shape[3]});
   Tensor result(DType::kBool, own);
-  bool* next = result.span<bool>().data();
-  for (std::int64_t item = 0; item < shape[0]; ++item) {
-    for (std::int64_t head = 0; head < shape[1]; ++head) {
-      const DropoutRule rule(dropout, item, head, shape[1]);
-      for (std::int64_t query = 0; query < shape[2]; ++query) {
-        for (std::int64_t key = 0; key < shape[3]; ++key) *next++ = rule.keeps(query, key);
+  Execution execution;
+  run(kKeepsOperations * static_cast<double>(result.size()), execution, [&] {
+    bool* next = result.span<bool>().data();
+    for (std::int64_t item = 0; item < shape[0]; ++item) {
+      for (std::int64_t head = 0; head < shape[1]; ++head) {
+        const DropoutRule rule(dropout, item, head, shape[1]);
+        for (std::int64_t query = 0; query < shape[2]; ++query) {
+          throw_if_stopped(execution);
+          for (std::int64_t key = 0; key < shape[3]; ++key) *next++ = rule.keeps(query, key);
+        }
       }
     }
-  }
+  });
   return nb::steal(numpy_copy(result));
 }
 

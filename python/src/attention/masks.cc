@@ -65,10 +65,14 @@ nb::object matrix(const Mask& mask, std::int64_t q_len, std::int64_t kv_len, nb:
   Tensor result(DType::kBool, {q_len, kv_len});
   ScorePosition row{.batch = item, .head = head, .offset = query_offset(options, shape, item)};
   static_assert(sizeof(bool) == 1);
-  auto* visible = reinterpret_cast<std::uint8_t*>(result.span<bool>().data());
-  for (; row.query < q_len && kv_len > 0; ++row.query, visible += kv_len) {
-    mask.fill(row, kv_len, visible);
-  }
+  Execution execution;
+  run(static_cast<double>(result.size()), execution, [&] {
+    auto* visible = reinterpret_cast<std::uint8_t*>(result.span<bool>().data());
+    for (row.query = 0; row.query < q_len && kv_len > 0; ++row.query, visible += kv_len) {
+      throw_if_stopped(execution);
+      mask.fill(row, kv_len, visible);
+    }
+  });
   return nb::steal(numpy_copy(result));
 }
 
@@ -99,6 +103,13 @@ void add_masks(nb::module_& module) {
       .def(nb::init<>())
       .def(nb::self & nb::self)
       .def(nb::self | nb::self)
+      // NumPy would apply the operators to each element of an array.
+      .def("__array_ufunc__",
+           [](const Mask&, const nb::args&, const nb::kwargs&) {
+             raise_type_error(
+                 "expected a fovea.Mask on both sides of & and |, such as "
+                 "fovea.dense(array), got an array or a number of NumPy");
+           })
       .def("__repr__", repr)
       .def("matrix", matrix, "q_len"_a, "kv_len"_a, nb::kw_only(), "alignment"_a = "bottom-right",
            "batch"_a = 1, "q_heads"_a = 1, "item"_a = 0, "head"_a = 0,

@@ -28,7 +28,7 @@
 #include "kernels/simd/target.h"
 #include "kernels/simd/write_row.h"
 #include "problem/broadcast.h"
-#include "problem/visible_pairs.h"
+#include "problem/pair_score.h"
 #include "reference/gradients.h"
 
 namespace fovea {
@@ -112,12 +112,33 @@ kernels::BackwardHead kernel_head(const Call& call, const SequenceSpan& span, st
   return result;
 }
 
+double dot(const TensorView& a, const Index& row_a, const TensorView& b, const Index& row_b) {
+  Index at_a = row_a, at_b = row_b;
+  double sum = 0.0;
+  for (at_a[3] = at_b[3] = 0; at_a[3] < a.extent(3); ++at_a[3], ++at_b[3]) {
+    sum += a.value(at_a) * b.value(at_b);
+  }
+  return sum;
+}
+
 /// Returns whether no key is visible to a query, so that its context has no effect.
-bool sees_nothing(const VisiblePairs& pairs_seen, const kernels::ForwardHead& head,
+bool sees_nothing(const Call& call, const SequenceSpan& span, const kernels::ForwardHead& head,
                   std::int64_t query) {
-  const KeyRange range = pairs_seen.mask().key_range(head.place(query, 0), head.kv_len);
+  const Problem& problem = call.problem;
+  const AttentionOptions& options = problem.options;
+  const PairScore score(options.score, problem.shape, problem.head_dim());
+  const std::int64_t q_head = head.origin.head, kv_head = q_head / call.plan.group();
+  const KeyRange range = options.mask.key_range(head.place(query, 0), head.kv_len);
   for (std::int64_t key = range.begin; key < range.end; ++key) {
-    if (pairs_seen.visible(head.place(query, key))) return false;
+    const ScorePosition at = head.place(query, key);
+    if (!options.mask.visible(at)) continue;
+    // Only a custom function may hide a pair because of its product.
+    const double product =
+        options.score.custom.one == nullptr
+            ? 0.0
+            : dot(problem.query, {span.batch, q_head, span.query_start + query, 0}, problem.key,
+                  {span.batch, kv_head, span.key_start + key, 0});
+    if (score(product, at) != -std::numeric_limits<double>::infinity()) return false;
   }
   return true;
 }
@@ -145,7 +166,6 @@ void prepare(const Call& call, std::int64_t number) {
   // A sink is an additional score that has a weight but no value: ds = p (0 - delta).
   const double sink = call.problem.options.score.sinks[static_cast<std::size_t>(item.head)];
   if (std::isinf(sink)) return;  // it has no weight, and its gradient is 0
-  const VisiblePairs pairs_seen(call.problem.options);
   double sum = 0.0;
   for (std::int64_t q = item.begin; q < item.end; ++q) {
     const float lse = *rows.lse.row_as<float>(q);
@@ -158,7 +178,7 @@ void prepare(const Call& call, std::int64_t number) {
     // its context are, even NaN, delta is that of a context of 0.
     const double rounding = 1e-6 * std::max(1.0, std::abs(sink));
     const bool may_see_nothing = std::abs(sink - static_cast<double>(lse)) <= rounding;
-    if (may_see_nothing && !(delta == -of_lse) && sees_nothing(pairs_seen, rows.head.forward, q)) {
+    if (may_see_nothing && !(delta == -of_lse) && sees_nothing(call, span, rows.head.forward, q)) {
       delta = -of_lse;
     }
     sum -= weight * delta;

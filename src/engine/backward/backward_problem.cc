@@ -86,7 +86,6 @@ void validate_backward(const Problem& problem, const BackwardInputs& inputs,
   checks.add_input(inputs.lse, "lse");
   checks.add_input(inputs.grad_context, "grad_context");
   checks.add_input(inputs.grad_lse, "grad_lse");
-  if (score.relative) checks.add_input(score.relative->table, "relative");
   checks.add(gradients.grad_query,
              {.name = "grad_query", .shape = problem.query.shape(), .shape_name = "query's shape"});
   checks.add(gradients.grad_key,

@@ -5,6 +5,7 @@
 #include "engine/call/outputs.h"
 
 #include "core/fail.h"
+#include "problem/mask_rules.h"
 
 namespace fovea::engine {
 namespace {
@@ -34,7 +35,9 @@ OutputChecks::OutputChecks(const Problem& problem) : problem_(problem) {
   take(problem.memory[0], "query");
   take(problem.memory[1], "key");
   take(problem.memory[2], "value");
-  add_input(problem.options.score.bias, "bias");
+  const ScoreOptions& score = problem.options.score;
+  add_input(score.bias, "bias");
+  if (score.relative) add_input(score.relative->table, "relative");
 }
 
 void OutputChecks::add_input(const TensorView& input, std::string_view name) {
@@ -59,13 +62,14 @@ void OutputChecks::add(const MutableTensorView& output, const OutputSpec& spec) 
     fail_argument(spec.name, "expected a contiguous last dimension (stride 1), got strides {}",
                   to_string(output.strides()));
   }
+  const auto refuse = [&](std::string_view other) {
+    fail_argument(spec.name, "expected memory of its own, got some that {} uses", other);
+  };
   for (std::size_t i = 0; i < count_; ++i) {
     const Taken& other = taken_[i];
-    if (memory.overlaps(other.memory)) {
-      fail_argument(spec.name, "expected memory of its own, got some that {} uses",
-                    std::string_view(other.name, other.name_size));
-    }
+    if (memory.overlaps(other.memory)) refuse({other.name, other.name_size});
   }
+  if (reads(problem_.options.mask, memory)) refuse("mask");
   take(memory, spec.name);
 }
 

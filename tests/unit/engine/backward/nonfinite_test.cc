@@ -3,9 +3,11 @@
 // NaN and infinity in gradients: masked values do not change a single bit; NaN and
 // infinity in visible values spread as in the reference, and all other bits are unchanged.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,7 +64,31 @@ Tensor open_but(const std::function<bool(std::int64_t, std::int64_t)>& hidden) {
 bool hides_key(std::int64_t key) { return key % 7 == 3 || key >= 140; }
 bool hides_row(std::int64_t query) { return query % 5 == 2 || query > 49; }
 
-/// Returns masks and biases that hide these keys and rows.
+/// A score of -inf for keys after the query.
+CustomScore hides_later_keys() {
+  return {.tile =
+              [](const void*, const ScoreTile& tile) {
+                for (std::int64_t k = 0; k < tile.keys; ++k) {
+                  float* const scores = tile.scores + k * tile.stride;
+                  for (std::int64_t i = 0; i < tile.lanes; ++i) {
+                    const bool hides = tile.first.key + k > tile.first.query + i;
+                    scores[i] =
+                        hides ? -std::numeric_limits<float>::infinity() : tile.factor * scores[i];
+                  }
+                }
+              },
+          .one = [](const void*, double score,
+                    const ScorePosition& at) { return at.key > at.query ? -kInfinity : score; },
+          .tile_derivative =
+              [](const void*, const ScoreTile& tile) {
+                for (std::int64_t k = 0; k < tile.keys; ++k) {
+                  std::fill_n(tile.scores + k * tile.stride, tile.lanes, tile.factor);
+                }
+              },
+          .one_derivative = [](const void*, double, const ScorePosition&) { return 1.0; }};
+}
+
+/// Returns masks, biases and scores that hide these keys and rows.
 std::vector<AttentionOptions> hiding() {
   const auto hidden = [](std::int64_t q, std::int64_t k) { return hides_row(q) || hides_key(k); };
   Tensor bias(DType::kFloat32, {kNonfiniteShape.q_len, kNonfiniteShape.kv_len});
@@ -79,6 +105,18 @@ std::vector<AttentionOptions> hiding() {
       {.mask = dense(open_but(hidden)), .score = {.sinks = {0.5, -1000.3}}},
       {.score = {.bias = Tensor(bias), .sinks = {1000.3, 0.1}}},
       {.score = {.bias = std::move(bias)}}};
+  // The mask leaves later keys to the rows, and a bucket of -inf hides these.
+  Tensor table = RandomState(7).randn({16, 2});
+  for (std::int64_t head = 0; head < 2; ++head) set_value(table, {0, head}, -kInfinity);
+  const auto later_keys = [](std::int64_t q, std::int64_t k) {
+    return hides_key(k) || (k > q) != hides_row(q);
+  };
+  all.push_back({.mask = dense(open_but(later_keys)),
+                 .score = {.relative = RelativeTable{std::move(table), false}, .sinks = {0.5, -3}},
+                 .alignment = Alignment::top_left()});
+  all.push_back({.mask = dense(open_but(later_keys)),
+                 .score = {.custom = hides_later_keys(), .sinks = {0.5, -3}},
+                 .alignment = Alignment::top_left()});
   return all;
 }
 

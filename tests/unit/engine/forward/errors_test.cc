@@ -272,6 +272,24 @@ const std::vector<BadCall> kBadOutputs{
        c.options.score.bias = with_shape(c.lse, {6, 8});
      },
      "lse: expected memory of its own, got some that bias uses"},
+    {"context over a dense mask",
+     [](Call& c) {
+       c.options.mask =
+           causal() & (prefix(2) | dense(TensorView(c.context.data(), DType::kBool, {6, 8})));
+     },
+     "context: expected memory of its own, got some that mask uses"},
+    {"lse over a dense mask",
+     [](Call& c) {
+       const auto* const last =
+           static_cast<const bool*>(static_cast<const void*>(c.lse.data())) + 2 * 4 * 6 * 4 - 1;
+       c.options.mask = dense(TensorView(last, DType::kBool, {6, 8}));
+     },
+     "lse: expected memory of its own, got some that mask uses"},
+    {"context over a relative table",
+     [](Call& c) {
+       c.options.score.relative = RelativeTable{with_shape(c.context, {32, 4})};
+     },
+     "context: expected memory of its own, got some that relative uses"},
 };
 
 class AttentionErrors : public testing::TestWithParam<BadCall> {};
