@@ -164,8 +164,7 @@ void ExplainCommand::check_usage() const {
   for (const std::string& scene : scenes_) {
     if (scene.empty()) throw UsageError("SCENE: expected a file name, got \"\"");
   }
-  if (given("--output") && output_.empty())
-    throw UsageError("--output: expected a file name, got \"\"");
+  if (given("--output")) require_file_name("--output", output_);
   static_cast<void>(format());  // refuses an unknown ending
   if (given("--width") && format() != Format::kText) {
     throw UsageError("--width goes with text, which this output is not");

@@ -82,9 +82,9 @@ std::int64_t recorded_head(const RecordedSource& source, std::int64_t head) {
 /// empty.
 MapPlace place_in(const PlaceArguments& arguments, const AttendInputs& inputs) {
   const ProblemShape& shape = inputs.shape;
-  if (shape.q_heads == 0 || shape.q_len == 0 || shape.kv_len == 0) {
-    fail("nothing to show: there are {} queries and {} keys{}", shape.q_len, shape.kv_len,
-         shape.q_heads == 0 ? " of 0 heads" : "");
+  if (shape.batch == 0 || shape.q_heads == 0 || shape.q_len == 0 || shape.kv_len == 0) {
+    fail("nothing to show: there are {} queries and {} keys{}{}", shape.q_len, shape.kv_len,
+         shape.q_heads == 0 ? " of 0 heads" : "", shape.batch == 0 ? " of 0 batch items" : "");
   }
   require_index("--batch", arguments.batch, shape.batch, "batch items");
   std::int64_t head = arguments.head.value_or(0);

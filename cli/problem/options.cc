@@ -180,14 +180,15 @@ void add_threads_option(CLI::App& app, AttendArguments& to) {
 }
 
 void add_job_option(CLI::App& app) {
-  app.add_option_function<double>(
+  app.add_option_function<std::string>(
          "--timeout",
-         [](double seconds) {
-           if (!(seconds >= 0.1 && seconds <= 1e6)) {
+         [](const std::string& value) {
+           const std::optional<double> seconds = parse_number<double>(value);
+           if (!seconds || !(*seconds >= 0.1 && *seconds <= 1e6)) {
              throw CLI::ValidationError(
-                 "--timeout", fmt::format("expected 0.1 to 1000000 seconds, got {}", seconds));
+                 "--timeout", fmt::format("expected 0.1 to 1000000 seconds, got \"{}\"", value));
            }
-           set_job_timeout(seconds);
+           set_job_timeout(*seconds);
          },
          "Under mpirun: give up a process that shows no sign of life for so long (default 300).")
       ->type_name("SECONDS");

@@ -29,7 +29,7 @@ std::vector<std::string> read_tokens(const std::string& option, const std::strin
     fail("{}: {}: expected text in UTF-8, one name on each line", option, path);
   }
   std::vector<std::string> tokens;
-  std::string_view left = content;
+  std::string_view left = without_byte_order_mark(content);
   while (!left.empty()) {
     const std::size_t end = std::min(left.find('\n'), left.size());
     std::string_view line = left.substr(0, end);

@@ -38,6 +38,11 @@ void require_writable(const std::string& path) {
   if (!special) static_cast<void>(OutputFile(path));
 }
 
+void require_file_name(const char* option, const std::string& path) {
+  if (!path.empty() && path != "-") return;
+  throw UsageError(fmt::format("{}: expected a file name, got \"{}\"", option, path));
+}
+
 bool same_file(const std::string& a, const std::string& b) {
   if (a == b) return true;
   // Two hard links to one file are different: each is replaced by a separate file.

@@ -20,6 +20,10 @@ void write_file(const std::string& path, std::string_view text);
 /// Throws OutputError if the file cannot be written, so that the error precedes the computation.
 void require_writable(const std::string& path);
 
+/// Throws UsageError if the value of the option is empty or "-", which elsewhere means standard
+/// output.
+void require_file_name(const char* option, const std::string& path);
+
 /// Returns whether two paths name the same file, which need not exist yet.
 bool same_file(const std::string& a, const std::string& b);
 

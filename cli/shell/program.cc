@@ -4,6 +4,8 @@
 
 #include "cli/shell/program.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <new>
 #include <string>
@@ -72,6 +74,31 @@ void refuse_extras(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands()) refuse_extras(*command);
 }
 
+// Throws UsageError for a value of a flag, which CLI11 would convert to a number, and for an empty
+// value of an option that needs none, which CLI11 does not distinguish from none.
+void refuse_values(const CLI::App& app, int argc, const char* const* argv) {
+  for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    const std::string argument = argv[i];
+    const std::size_t mark = std::min(argument.find('='), argument.size());
+    const std::string name = argument.substr(0, mark);
+    const CLI::Option* option = nullptr;
+    for (const CLI::App* at = &app; at != nullptr && option == nullptr;) {
+      if (name.starts_with("--")) option = at->get_option_no_throw(name);
+      at = at->get_subcommands().empty() ? nullptr : at->get_subcommands().front();
+    }
+    if (option == nullptr || option->get_expected_min() > 0) continue;
+    if (option->get_expected_max() == 0 && mark < argument.size()) {
+      throw UsageError(
+          fmt::format("{}: expected no value, got \"{}\"", name, argument.substr(mark + 1)));
+    }
+    const bool is_next_empty = i + 1 < argc && argv[i + 1][0] == '\0';
+    if (option->get_expected_max() > 0 &&
+        (mark + 1 == argument.size() || (mark == argument.size() && is_next_empty))) {
+      throw UsageError(fmt::format("{}: expected a value or nothing, got \"\"", name));
+    }
+  }
+}
+
 // Rewords an error of CLI11.
 std::string reworded(const CLI::ParseError& error) {
   const std::string message = error.what();
@@ -80,8 +107,8 @@ std::string reworded(const CLI::ParseError& error) {
   }
   // CLI11 sees options with values as strings, so only a flag (--check=maybe) can fail to convert.
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
-    return fmt::format("expected true, false or no value: {}",
-                       message.substr(message.find(": ") + 2));
+    const std::string what = message.substr(message.find(": ") + 2);
+    return fmt::format("{}: expected no value", what.substr(0, what.find(' ')));
   }
   return message;
 }
@@ -131,6 +158,7 @@ int parse_and_run(int argc, const char* const* argv, CLI::App& app, MakeCommand 
   try {
     app.parse(argc, argv);
     refuse_extras(app);
+    refuse_values(app, argc, argv);
     if (const CLI::App* asked = with_man_flag(app)) {
       write_stdout(man_page(*asked));
       return 0;

@@ -100,9 +100,7 @@ TrainSceneCommand::TrainSceneCommand(CLI::App& parent)
 void TrainSceneCommand::check_usage() const {
   if (!given("SCENE")) throw UsageError("expected a SCENE file");
   if (scene_.empty()) throw UsageError("SCENE: expected a file name, got \"\"");
-  if (given("--output") && output_.empty()) {
-    throw UsageError("--output: expected a file name, got \"\"");
-  }
+  if (given("--output")) require_file_name("--output", output_);
   if (learning_rate_ && !(*learning_rate_ > 0.0 && std::isfinite(*learning_rate_))) {
     throw UsageError(
         fmt::format("--learning-rate: expected a number above 0, got {}", *learning_rate_));

@@ -96,9 +96,7 @@ void TranslateCommand::check_usage() const {
   } else if (texts_.empty()) {
     throw UsageError("expected a TEXT, or --pairs FILE");
   }
-  if (given("--html") && html_.empty()) {
-    throw UsageError("--html: expected a file name, got \"\"");
-  }
+  if (given("--html")) require_file_name("--html", html_);
 }
 
 std::vector<TranslateCommand::Text> TranslateCommand::texts() const {

@@ -69,9 +69,15 @@ train::TrainingData read_data(const train::RunSettings& settings) {
   return data;
 }
 
-train::Vocabulary vocabulary(const train::TrainingData& data, std::string train::Pair::*side) {
+/// Returns the characters of one side of the pairs, with those of pairs kept to validate: the user
+/// does not know which they are.
+train::Vocabulary vocabulary(const train::TrainingData& data, const train::RunSettings& settings,
+                             std::string train::Pair::*side) {
   std::vector<std::string_view> texts;
   for (const train::Pair& pair : data.training) texts.push_back(pair.*side);
+  if (settings.validation.empty()) {
+    for (const train::Pair& pair : data.validation) texts.push_back(pair.*side);
+  }
   return train::Vocabulary::of(texts);
 }
 
@@ -300,8 +306,8 @@ int TrainTranslateCommand::run() const {
     trainer.learning_rate = learning_rate_.value_or(trainer.learning_rate);
     trainer.label_smoothing = label_smoothing_.value_or(trainer.label_smoothing);
     trainer.until = until_.value_or(trainer.until);
-    model.source = vocabulary(data, &train::Pair::source);
-    model.target = vocabulary(data, &train::Pair::target);
+    model.source = vocabulary(data, settings, &train::Pair::source);
+    model.target = vocabulary(data, settings, &train::Pair::target);
     model.options = model_;
     model.options.source_symbols = model.source.size();
     model.options.target_symbols = model.target.size();
@@ -315,6 +321,9 @@ int TrainTranslateCommand::run() const {
   if (settings.threads == 0) settings.threads = useful_threads(model, data, settings.trainer);
   omp_set_num_threads(static_cast<int>(settings.threads));
   train::Trainer trainer(folder, model, data, settings, resume_);
+  if (trainer.state().best_step > 0) {  // the best model is there, and may be the final one
+    folder.load_best(*folder.read_model().translator);
+  }
   const std::string resumed =
       resume_ ? fmt::format("; resumed at step {}", trainer.state().steps) : std::string();
   write_stdout(

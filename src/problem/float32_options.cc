@@ -30,6 +30,13 @@ void check_float32(const ScoreOptions& score, double scale) {
                     scale, score.softcap);
     }
   }
+  if (score.alibi) {
+    for (const double slope : score.alibi->slopes) {
+      if (!holds(slope)) {
+        fail_argument("alibi", "expected numbers that float32 holds, got {}", slope);
+      }
+    }
+  }
   for (const double sink : score.sinks) {
     if (!holds(sink) && !std::isinf(sink)) {
       fail_argument("sinks", "expected numbers that float32 holds, got {}", sink);

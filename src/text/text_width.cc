@@ -115,6 +115,12 @@ bool is_utf8(std::string_view text) {
   return valid;
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  return text;
+}
+
 std::vector<std::string_view> code_points(std::string_view text) {
   std::vector<std::string_view> result;
   for_each_code_point(text, [&](const CodePoint& point) { result.push_back(point.bytes); });

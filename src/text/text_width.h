@@ -16,6 +16,9 @@ namespace fovea {
 
 FOVEA_API bool is_utf8(std::string_view text);
 
+/// Returns the text after a byte order mark, with which some editors begin files in UTF-8.
+FOVEA_API std::string_view without_byte_order_mark(std::string_view text);
+
 /// Returns whether a code point is invisible or affects the surrounding text: control characters,
 /// line and paragraph separators, format characters (direction overrides, soft hyphens, tags,
 /// zero-width spaces), fillers and noncharacters. The joiners that emoji and scripts need are

@@ -95,11 +95,8 @@ class LineParser {
 
 std::vector<Pair> read_pairs(const std::string& path) {
   const FileBytes file = map_file(path);
-  std::string_view rest(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
-  // Some editors begin UTF-8 with a byte order mark, which is not part of the first text.
-  if (constexpr std::string_view kMark = "\xEF\xBB\xBF"; rest.starts_with(kMark)) {
-    rest.remove_prefix(kMark.size());
-  }
+  std::string_view rest = without_byte_order_mark(
+      {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
   std::vector<Pair> pairs;
   for (std::int64_t line = 1; !rest.empty(); ++line) {
     const std::size_t end = rest.find('\n');

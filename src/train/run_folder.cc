@@ -134,7 +134,9 @@ void RunFolder::begin(const Model& model, const RunSettings& settings) const {
   const TranslatorOptions& options = model.options;
   std::error_code error;
   std::filesystem::create_directories(path_, error);
-  if (error) throw OutputError(fmt::format("{}: {}", path_, error.message()));
+  if (error) {
+    throw OutputError(fmt::format("{}: cannot be created as a folder: {}", path_, error.message()));
+  }
   const nlohmann::ordered_json json = {{"architecture", architecture_name(options.architecture)},
                                        {"max_length", options.max_length},
                                        {"width", options.width},

@@ -95,7 +95,11 @@ MISUSE = [
     (f"{QKV} --relative-one-way", "--relative-one-way goes with --relative TENSOR"),
     (f"{QKV} --relative-distance 9", "--relative-distance goes with --relative TENSOR"),
     (f"{QKV} --relative table.npy --relative-distance 0", "--relative-distance: expected a whole number"),
-    (f"{QKV} --causal=perhaps", "expected true, false or no value"),
+    (f"{QKV} --causal=perhaps", "--causal: expected no value"),
+    (f"{QKV} --causal=-3", '--causal: expected no value, got "-3"'),
+    (f"{QKV} --alibi=", '--alibi: expected a value or nothing, got ""'),
+    (f"{QKV} --timeout abc", '--timeout: expected 0.1 to 1000000 seconds, got "abc"'),
+    (f"{QKV} --timeout 0", '--timeout: expected 0.1 to 1000000 seconds, got "0"'),
 ]
 BAD_INPUT = [
     # Files and names.
@@ -183,6 +187,7 @@ BAD_INPUT = [
     (f"{QKV} --alignment 9999999999999", "--alignment: expected offsets from"),
     # Scores.
     (f"{QKV} --scale inf", "--scale: expected a finite number, got inf"),
+    (f"{QKV} --alibi 1,1e39,1,1", "--alibi: expected numbers that float32 holds, got 1e+39"),
     (f"{QKV} --scale 1e39", "--scale: expected a number that float32 holds"),
     (f"{QKV} --softcap 0", "--softcap: expected a number above 0, got 0"),
     (f"{QKV} --softcap nan", "--softcap: expected a number above 0, got nan"),

@@ -101,7 +101,9 @@ class BadInputTest(CliTest):
 
     def test_empty_name(self):
         self.assertIn("SCENE", self.fail_with(2, "explain", ""))
-        self.assertIn("--output", self.fail_with(2, "explain", "-", "--output", ""))
+        for name in ("", "-"):
+            self.assertIn(f'--output: expected a file name, got "{name}"',
+                          self.fail_with(2, "explain", "-", "--output", name))
 
     def test_not_json(self):
         path = self.write("bad.json", "{ this is no scene")

@@ -299,6 +299,7 @@ MISUSE = [
     ("{QK} --mask k.npy", "--mask: k.npy: expected bool"),
     ("--query q.npy --key q3.npy", "--key: q3.npy: expected 4 dimensions as the query has, got shape"),
     ("--query none.npy --key none.npy", "nothing to show: there are 0 queries and 0 keys"),
+    ("--query batch.npy --key batch.npy", "nothing to show: there are 2 queries and 2 keys of 0 batch items"),
 ]
 
 
@@ -309,6 +310,7 @@ class RefusalTest(MapTest):
         self.write("six.txt", "a\nb\nc\nd\ne\nf\n")
         self.write_array("q3.npy", Array.normal((3, 5, DIM), 1))
         self.write_array("none.npy", Array((0, DIM), []))
+        self.write_array("batch.npy", Array((0, 1, 2, DIM), []))
         self.write("old.png", "old")
 
     def test_misuse(self):
@@ -319,7 +321,7 @@ class RefusalTest(MapTest):
                 for part in parts:
                     self.assertIn(part, message)
         self.assertEqual((self.dir / "old.png").read_text(), "old")
-        self.assertEqual(self.files(), ["k.npy", "none.npy", "old.png", "q.npy", "q3.npy", "six.txt"])
+        self.assertEqual(self.files(), ["batch.npy", "k.npy", "none.npy", "old.png", "q.npy", "q3.npy", "six.txt"])
 
     def test_unwritable_outputs(self):
         for option in ("--output", "--stats"):

@@ -20,7 +20,7 @@ class RecordTest(AttendTest):
     def test_weights_of_arrays(self):
         arrays = square()
         output = str(self.dir / "run.safetensors")
-        tokens = self.write("tokens.txt", "a\nb\nc\nd\ne\nf\ng\n")
+        tokens = self.write("tokens.txt", "\N{BYTE ORDER MARK}a\nb\nc\nd\ne\nf\ng\n")
         said = self.succeed("record", "--input", self.input_file(arrays), "--causal", "--window", "3,0", "--layer", "5",
                             "--tokens", tokens, "--model", "small", "--source", "letters", "--output", output)
         self.assertRegex(said, r"^recording  1 attention, .* MB, written to ")

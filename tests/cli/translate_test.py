@@ -101,6 +101,11 @@ class Learning(TranslateTest):
         text = self.train("--steps", "10", "--validation", other)
         self.assertIn("; 400 pairs to learn from, 7 to validate with\n", text)
 
+    def test_characters_of_pairs_kept_to_validate(self):
+        data = self.write("rare.tsv", words(19) + "x\ty\n")
+        text = self.succeed(*self.command("--data", data, *SMALL, "--steps", "2"))
+        self.assertIn("; 19 pairs to learn from, 1 to validate with\n", text)
+
     def test_until_ends_training(self):
         text = self.train("--steps", "5000", "--validate-every", "50", "--until", "0.5")
         self.assertRegex(text, r"Ended at step \d+: --until is reached\.\n")
@@ -192,9 +197,11 @@ class Errors(TranslateTest):
                 ("", "bad.tsv: expected pairs, got nothing"),
                 ("a\tb\nab\n", "bad.tsv:2: expected two or three columns"),
                 (words(19), "bad.tsv: expected 20 pairs or more"),
-                (words(19) + "x\ty\n", "bad.tsv:20: expected characters that the model was trained on, got \"x\""),
         ):
             self.assertIn(message, self.fails(*self.command("--data", self.write("bad.tsv", text))), text)
+        other = self.write("other.tsv", "x\ty\n")
+        self.assertIn("other.tsv:1: expected characters that the model was trained on, got \"x\"",
+                      self.fails(*self.command("--data", self.data, "--validation", other)))
         self.assertIn("nowhere.tsv", self.fails(*self.command("--data", "nowhere.tsv")))
         self.assertFalse(self.folder.exists())
 
@@ -219,6 +226,10 @@ class Errors(TranslateTest):
         self.assertIn("expected a text to translate, got an empty one", self.fails("translate", str(self.folder), ""))
         self.assertIn("line 2 of standard input: expected a text to translate, got an empty one",
                       self.fails("translate", str(self.folder), "-", stdin="ab\n\nba\n"))
+        model = self.folder / "model.safetensors"
+        model.rename(self.dir / "kept")
+        self.assertIn("model.safetensors: cannot be read", self.fails(*self.command("--resume")))
+        (self.dir / "kept").rename(model)
         self.write("words.tsv", words(400, seed=3))
         self.assertIn("made with other pairs or settings", self.fails(*self.command("--resume")))
         (self.folder / "checkpoint.safetensors").write_bytes(b"")

@@ -57,6 +57,14 @@ TEST(TextWidth, ValidatesUtf8) {
   EXPECT_FALSE(is_utf8("ab\xc3"));
 }
 
+TEST(TextWidth, ByteOrderMarksBeginNoText) {
+  EXPECT_EQ(without_byte_order_mark("\xEF\xBB\xBF"
+                                    "a"),
+            "a");
+  EXPECT_EQ(without_byte_order_mark("a\xEF\xBB\xBF"), "a\xEF\xBB\xBF");
+  EXPECT_EQ(without_byte_order_mark("\xEF\xBB"), "\xEF\xBB");
+}
+
 TEST(TextWidth, SplitsAtEveryKindOfSpace) {
   EXPECT_THAT(split_words("  Your journey\u00a0starts\n\twith\u3000one\u2028step "),
               ElementsAre("Your", "journey", "starts", "with", "one", "step"));
