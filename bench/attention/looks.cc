@@ -9,7 +9,6 @@
 #include <cmath>
 #include <set>
 #include <span>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -4,7 +4,6 @@
 
 #include "bench/attention/report.h"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 

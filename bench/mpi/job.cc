@@ -4,13 +4,10 @@
 // forward or backward passes with a causal, windowed or full mask. An exception ends the job
 // through MPI_Abort, as a program that uses the library should.
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 

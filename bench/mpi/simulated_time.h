@@ -7,13 +7,8 @@
 #pragma once
 
 // All headers that use these names come first, because they must keep the real clock.
-#include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <stop_token>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include <fmt/format.h>
 #include <sched.h>

@@ -17,9 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <memory>
-#include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -4,13 +4,10 @@
 // of bench/peers, whose inputs are NumPy arrays. bench/peers/run compiles this file and links it to
 // the library in build/release.
 
-#include <array>
 #include <cstdint>
 #include <exception>
-#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "fovea/attention.h"
 #include "fovea/attention_backward.h"

@@ -4,12 +4,8 @@
 
 #include "cli/attend/command.h"
 
-#include <chrono>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -27,21 +23,12 @@
 #include "cli/shell/message.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
+#include "cli/shell/stopwatch.h"
 #include "reference/comparison.h"
 #include "text/text_width.h"
 
 namespace fovea::cli {
 namespace {
-
-class Stopwatch {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 void require_right(const char* what, const std::optional<AttendError>& error) {
   if (!error || error->fits()) return;

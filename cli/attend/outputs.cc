@@ -4,7 +4,6 @@
 
 #include "cli/attend/outputs.h"
 
-#include <optional>
 #include <vector>
 
 #include <fmt/format.h>

@@ -25,7 +25,6 @@
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
-#include "picture/png.h"
 #include "picture/svg.h"
 #include "picture/table.h"
 #include "text/text_width.h"

@@ -5,7 +5,6 @@
 #include "cli/diff/compare.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "cli/problem/call.h"
 #include "cli/problem/recorded.h"
 #include "cli/shell/call_progress.h"
+#include "cli/shell/stopwatch.h"
 #include "core/fail.h"
 
 namespace fovea::cli {
@@ -68,7 +68,7 @@ Comparison compare(const Recording& first, const Recording& second,
   Execution execution = {.threads = threads};
   result.threads = threads_of(execution);
   CallProgress said(progress, flop);
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const auto count = static_cast<std::int64_t>(others.size());
   for (std::size_t i = 0; i < others.size(); ++i) {
     execution.progress = [&](std::int64_t done, std::int64_t total) {
@@ -82,7 +82,7 @@ Comparison compare(const Recording& first, const Recording& second,
       fail("{}: {}: {}", second.path(), result.attentions[i].name, error.what());
     }
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   progress.clear();
   return result;
 }

@@ -5,7 +5,6 @@
 #include "cli/heads/compute.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "cli/shell/call_progress.h"
 #include "cli/shell/job.h"
 #include "cli/shell/message.h"
+#include "cli/shell/stopwatch.h"
 #include "recording/head_statistics.h"
 
 namespace fovea::cli {
@@ -93,7 +93,7 @@ HeadsResult compute_heads(const std::vector<HeadsSource>& sources, std::int64_t 
   CallProgress said(progress, flop);
   Execution execution = {.threads = threads};
   result.threads = threads_of(execution) * job_size();
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   double before = 0.0;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     execution.progress = [&](std::int64_t done, std::int64_t total) {
@@ -106,7 +106,7 @@ HeadsResult compute_heads(const std::vector<HeadsSource>& sources, std::int64_t 
     add_source(sources[i], i, blocks, execution, result.heads);
     before += flops[i];
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   progress.clear();
   return result;
 }

@@ -189,7 +189,7 @@ std::string tensors_heading(const HeadsReport& report) {
   const HeadsSource& source = report.sources.front();
   const ProblemShape& shape = source.inputs.shape;
   std::string text =
-      fmt::format("Heads of {}, which look at {}\n", visible(source.inputs.query.name),
+      fmt::format("Heads of the queries {} and the keys {}\n", visible(source.inputs.query.name),
                   visible(source.inputs.key.name));
   text += fmt::format("{}, {}; {}, {}; {} of keys\n", counted(shape.batch, "batch item"),
                       counted(shape.q_heads, "head"), counted(shape.q_len, "query", "queries"),

@@ -16,7 +16,6 @@
 
 #include "fovea/info.h"
 
-#include "cli/problem/call.h"
 #include "cli/problem/recorded.h"
 #include "cli/shell/csv.h"
 #include "cli/shell/table.h"

@@ -29,7 +29,7 @@ std::string to_text(const BuildInfo& info) {
       "fovea {}\n"
       "built with     {}, {}\n"
       "computes with  the fused engine, on {}, up to {}\n"
-      "judged by      the scalar reference, in float64\n"
+      "reference      scalar, in float64\n"
       "SIMD targets   {} (of this CPU and this build; FOVEA_TARGET chooses)\n"
       "{}"
       "CPUs           {}\n",

@@ -4,8 +4,6 @@
 
 #include "cli/map/compute.h"
 
-#include <chrono>
-
 #include "fovea/analysis.h"
 #include "fovea/attention.h"
 #include "fovea/error.h"
@@ -15,6 +13,7 @@
 #include "cli/problem/shards.h"
 #include "cli/shell/call_progress.h"
 #include "cli/shell/job.h"
+#include "cli/shell/stopwatch.h"
 #include "problem/part.h"
 
 namespace fovea::cli {
@@ -47,7 +46,7 @@ MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
   options.execution.threads = threads;
   options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
   MapResult result;
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   try {
     static_cast<AttentionMap&>(result) =
         map_in_job(inputs.shape, inputs.for_map(request.keys.size()), request, options);
@@ -55,7 +54,7 @@ MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
     throw in_words_of_options(error);
   }
   result.threads = threads_of(options.execution) * job_size();
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   progress.clear();
   return result;
 }
@@ -66,10 +65,10 @@ MapResult compute_value_map(const RecordedAttention& attention, const MapRequest
   CallProgress said(progress, 0.0);
   execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
   MapResult result;
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   result.map = value_weighted_map(attention, value_norms(attention), request, execution);
   result.threads = threads_of(execution);
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   progress.clear();
   return result;
 }

@@ -5,7 +5,6 @@
 #include "cli/problem/call.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -19,16 +18,11 @@
 #include "cli/problem/shards.h"
 #include "cli/shell/call_progress.h"
 #include "cli/shell/job.h"
+#include "cli/shell/stopwatch.h"
 #include "problem/mask_rules.h"
 
 namespace fovea::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Returns the number of rows per head to evaluate: all, unless that would take seconds.
 std::int64_t rows_to_count(const Mask& mask, ScorePosition at, const ProblemShape& shape,
@@ -121,13 +115,13 @@ AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
   times.flop = useful_flop(inputs.shape, inputs.head_dim() + inputs.value_dim(), options);
   CallProgress said(progress, times.flop);
   options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
-  const Clock::time_point start = Clock::now();
+  const Stopwatch watch;
   try {
     attend_in_job(inputs, options, outputs);
   } catch (const InvalidArgument& error) {
     throw in_words_of_options(error);
   }
-  times.seconds = seconds_since(start);
+  times.seconds = watch.seconds();
   progress.clear();
   constexpr double kLongEnough = 0.1;
   if (times.seconds > kLongEnough && job_size() == 1 && times.engine != AttendEngine::kReference) {

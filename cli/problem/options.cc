@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

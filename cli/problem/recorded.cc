@@ -4,7 +4,6 @@
 
 #include "cli/problem/recorded.h"
 
-#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>

@@ -5,11 +5,9 @@
 #include "cli/rollout/command.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -31,6 +29,7 @@
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
+#include "cli/shell/stopwatch.h"
 #include "core/fail.h"
 #include "picture/svg.h"
 #include "picture/table.h"
@@ -175,7 +174,7 @@ int RolloutCommand::run() const {
   CallProgress said(progress, flop);
   Execution execution = {.threads = static_cast<int>(arguments_.threads)};
   execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   Tensor shares;
   try {
     shares = attention_rollout(layers, request, execution);
@@ -190,7 +189,7 @@ int RolloutCommand::run() const {
                           .shares = shares,
                           .tokens = {},
                           .threads = threads_of(execution)};
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = watch.seconds();
   if (const TokenList* const tokens = recording.key_tokens(*layers.front(), batch_)) {
     report.tokens = tokens->texts;
   }

@@ -27,8 +27,7 @@ std::string left_text(double seconds) {
 void CallProgress::operator()(std::int64_t done, std::int64_t total) {
   constexpr double kPatience = 0.5;
   constexpr double kInterval = 0.1;
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const double seconds = watch_.seconds();
   if (seconds < kPatience || seconds < shown_ + kInterval || done == 0) return;
   shown_ = seconds;
   const double share = static_cast<double>(done) / static_cast<double>(total);

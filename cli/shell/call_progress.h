@@ -4,10 +4,10 @@
 
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 
 #include "cli/shell/progress.h"
+#include "cli/shell/stopwatch.h"
 
 namespace fovea::cli {
 
@@ -22,7 +22,7 @@ class CallProgress {
  private:
   Progress& line_;
   double flop_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Stopwatch watch_;
   double shown_ = 0.0;
 };
 

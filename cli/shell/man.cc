@@ -5,7 +5,6 @@
 #include "cli/shell/man.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <ctime>

@@ -2,13 +2,10 @@
 //
 // `fovea translate` (command.h).
 
-#include <cmath>
 #include <cstdint>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

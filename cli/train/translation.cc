@@ -3,7 +3,6 @@
 // `fovea train translate` (command.h).
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +17,8 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include "fovea/info.h"
+
 #include "cli/pages/pages.h"
 #include "cli/shell/exit_code.h"
 #include "cli/shell/interrupt.h"
@@ -25,6 +26,7 @@
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
+#include "cli/shell/stopwatch.h"
 #include "cli/train/command.h"
 #include "core/fail.h"
 #include "picture/alignment.h"
@@ -120,10 +122,9 @@ class TrainLine {
     if (first_ < 0) first_ = report.steps - 1;
     tokens_ += report.tokens;
     loss_ = loss_ == 0.0 ? report.loss : 0.95 * loss_ + 0.05 * report.loss;
-    const auto now = std::chrono::steady_clock::now();
-    if (now - shown_ < std::chrono::milliseconds(200)) return;
-    shown_ = now;
-    const double seconds = std::chrono::duration<double>(now - begun_).count();
+    const double seconds = watch_.seconds();
+    if (seconds < shown_ + 0.2) return;
+    shown_ = seconds;
     const double left = seconds / static_cast<double>(report.steps - first_) *
                         static_cast<double>(steps_ - report.steps);
     line_.show(fmt::format("step {} of {}, loss {:.4f}, {:.0f} tokens/s, {:.0f} s left",
@@ -133,15 +134,14 @@ class TrainLine {
   void clear() { line_.clear(); }
   /// Returns an exponential moving average of the loss.
   double loss() const { return loss_; }
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
-  }
+  double seconds() const { return watch_.seconds(); }
 
  private:
   Progress line_;
   std::int64_t steps_, first_ = -1, tokens_ = 0;
   double loss_ = 0.0;
-  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now(), shown_ = begun_;
+  Stopwatch watch_;
+  double shown_ = 0.0;
 };
 
 std::string validation_line(const train::Validation& found, const TrainLine& line) {
@@ -288,6 +288,7 @@ void TrainTranslateCommand::check_usage() const {
 
 int TrainTranslateCommand::run() const {
   check_usage();
+  static_cast<void>(build_info());  // throws for an invalid FOVEA_TARGET, before a folder is begun
   train::RunSettings settings = settings_;
   const train::RunFolder folder(output_);
   train::Model model;

@@ -5,7 +5,6 @@
 #include "cli/view/command.h"
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,8 +63,8 @@ ViewCommand::ViewCommand(CLI::App& parent)
     : Command(parent, "view", "look inside attention in the browser", kViewPage) {
   app_->add_option("FILE", files_,
                    "A scene (.json), a recording, or a tensor file with \"query\" and \"key\" or, "
-                   "for each layer L, \"layers.L.query\" and \"layers.L.key\". Default: the scenes "
-                   "that the program brings along.")
+                   "for each layer L, \"layers.L.query\" and \"layers.L.key\". Default: the "
+                   "built-in scenes.")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app_->option_defaults()->group("Options");
   add_view_options();

@@ -5,8 +5,6 @@
 #include "cli/view/inputs.h"
 
 #include <algorithm>
-#include <cctype>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>

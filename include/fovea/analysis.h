@@ -38,8 +38,8 @@ namespace fovea {
 /// the row that the keys do not get. Both definitions and a row's value do not depend on the order
 /// of the two attentions.
 ///
-/// Rows without a non-negligible weight in either attention, as those that see no key, are NaN and
-/// excluded from the means, as in HeadSummary.
+/// A row is NaN, and excluded from the means, if all its weights are 0 in one of the attentions,
+/// for example because it sees no key (HeadSummary).
 struct AttentionDivergence {
   Tensor rows;  ///< [batch, q_heads, q_len] float32: the divergence of each query
   /// [batch, q_heads] float64: the mean over the rows; NaN if there are none, or if a row of either

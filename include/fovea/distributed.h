@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Attention on tensors that are sharded along their length over several processes, called ranks:
-// keys and values circulate among the ranks, and results equal those of one process. The ranks talk
-// through a Transport, for example that of fovea/mpi.h. docs/distributed.md is the guide.
+// keys and values circulate among the ranks, and results equal those of one process. The ranks
+// communicate through a Transport, for example that of fovea/mpi.h. docs/distributed.md is the
+// guide.
 
 #pragma once
 
@@ -163,8 +164,8 @@ struct ShardedInputs {
 ///          cover all ranks. A rank reads only the rows of biases and dense masks that belong to
 ///          its queries. Packed sequences are not supported. Progress counts the pairs of a query
 ///          and a key, of all batch items and heads.
-/// Lenses   rows and top keys are those of this rank's queries, with positions in the whole
-/// context.
+/// Lenses   rows and top keys are those of this rank's queries, with positions in the
+///          whole context.
 ///          A map, [batch, q_heads, R, C], is that of the whole problem, and every rank gets it;
 ///          float64 has no maps.
 /// Numerics error bounds are those of attention_forward. The bits depend on the shapes and the

@@ -15,7 +15,7 @@ namespace fovea {
 
 /// The lenses to allocate tensors for.
 struct LensChoice {
-  bool statistics = false;                     ///< all tensors of RowStatistics
+  bool statistics = false;                     ///< all tensors of RowStatistics but mean_offset
   std::int64_t top = 0;                        ///< keys per row in TopKeys; 0: no top keys
   std::int64_t map_rows = 0, map_columns = 0;  ///< extents of the map; 0: no map
   Pool pool = Pool::kSum;

@@ -15,7 +15,7 @@
 
 namespace fovea::mpi {
 
-/// All functions on sharded tensors are also named fovea::mpi::.
+/// The names of fovea::distributed are also available here.
 using namespace distributed;
 
 /// Settings of a transport.

@@ -86,7 +86,7 @@ class FOVEA_API Recording {
   const std::string& path() const;
   const std::string& model() const;       ///< the model's name; may be empty
   const std::string& source() const;      ///< what was recorded, in words; may be empty
-  const std::string& written_by() const;  ///< "fovea 0.2.0"
+  const std::string& written_by() const;  ///< "fovea 0.1.0"
   /// Returns the attentions in the order of the file.
   const std::vector<RecordedAttention>& attentions() const;
   const std::vector<TokenList>& tokens() const;

@@ -19,7 +19,7 @@ namespace fovea {
 ///   a cos - b sin
 ///   b cos + a sin
 struct Rotary {
-  /// The pairing of dimensions. With d rotated dimensions, pair i has dimensions
+  /// The two dimensions of pair i, if d dimensions are rotated.
   enum class Pairs : std::uint8_t {
     kHalves,       ///< i and i + d / 2, as in Llama in `transformers` ("rotate_half") and GPT-NeoX
     kInterleaved,  ///< 2 i and 2 i + 1, as in the paper and GPT-J

@@ -26,6 +26,11 @@ __all__ = ["RelativeTable", "attention"]
 _engine: Any = _fovea  # includes the private functions that the stubs omit
 
 
+def drawn_seed() -> int:
+    """Returns a seed of dropout from PyTorch's generator, which torch.manual_seed() and checkpoints restore."""
+    return int(torch.randint(2**63 - 1, ()))
+
+
 @dataclasses.dataclass(frozen=True)
 class RelativeTable:
     """fovea.RelativeTable with a tensor [buckets, q_heads] that may require a gradient."""
@@ -54,6 +59,12 @@ def _given(
     if mask is not None:
         given["mask"] = mask
     return given
+
+
+def _numbers_of(options: dict[str, Any]) -> Tensor | None:
+    """Returns the numbers that determine a call's dropout."""
+    dropout = options.get("dropout")
+    return None if dropout is None else torch.tensor([dropout.seed >> 32, dropout.seed & 0xFFFFFFFF, dropout.call])
 
 
 def _share(gradient: Tensor | None, name: str, ranks: Any) -> Tensor | None:
@@ -94,14 +105,19 @@ class _Attention(torch.autograd.Function):
         else:
             context, lse = _engine._sharded_attention(ranks, *inputs, return_lse=True, **given)
         ctx.ranks = ranks
-        ctx.save_for_backward(*tensors, context, lse)
+        ctx.save_for_backward(*tensors, context, lse, _numbers_of(options))
         ctx.options = options
         ctx.set_materialize_grads(False)
         return context, lse
 
     @staticmethod
     def backward(ctx: Any, grad_context: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
-        *tensors, context, lse = ctx.saved_tensors
+        *tensors, context, lse, numbers = ctx.saved_tensors
+        if numbers is not None and not torch.equal(numbers, _numbers_of(ctx.options)):
+            raise RuntimeError(
+                "dropout: expected the same fovea.Dropout when a checkpoint computes attention again, got another; "
+                "create it outside of the checkpoint, or with a seed"
+            )
         query, key, value, *others = tensors
         again = torch.is_grad_enabled()  # create_graph=True
         sources = [one for one in (grad_context, grad_lse, *tensors) if one is not None and one.is_floating_point()]
@@ -183,7 +199,8 @@ def attention(
     relative  a fovea.torch.RelativeTable, whose table may require a gradient
     sinks     numbers, or a tensor that may require a gradient
     mask      a fovea.Mask, or a bool tensor
-    dropout   a fovea.Dropout; create a new one for each call: fovea.Dropout(0.1)
+    dropout   a fovea.Dropout; create a new one for each call: fovea.Dropout(0.1). Within
+              torch.utils.checkpoint, pass a seed, or create it outside
 
     Returns context, or with return_lse=True (context, lse), both part of the graph. The backward pass is
     fovea.attention_backward(); scores and weights are not kept for it.
@@ -271,8 +288,7 @@ def _scaled_dot_product_attention(
     if outer and attn_mask is not None:
         attn_mask = attn_mask[(None,) * (len(shape) - attn_mask.dim())]
         attn_mask = attn_mask.expand(*outer, *attn_mask.shape[-4:])
-    numbers = math.prod(outer) if math.prod(shape) else 0
-    dropout = _engine._next_dropout(dropout_p, numbers) if dropout_p and numbers else None
+    seed = drawn_seed() if dropout_p and math.prod(shape) else None
     parts = []
     for number, at in enumerate(itertools.product(*map(range, outer))):
         options: dict[str, Any] = {"scale": scale, "alignment": "top-left"}
@@ -280,8 +296,8 @@ def _scaled_dot_product_attention(
             options["mask" if attn_mask.dtype == torch.bool else "bias"] = attn_mask[at]
         elif is_causal:
             options["mask"] = _fovea.causal()
-        if dropout is not None:
-            options["dropout"] = _fovea.Dropout(dropout_p, seed=dropout.seed, call=dropout.call + number)
+        if seed is not None:
+            options["dropout"] = _fovea.Dropout(dropout_p, seed=seed, call=number)
         parts.append(attention(query[at], key[at], value[at], **options))
     if not outer:
         return parts[0]

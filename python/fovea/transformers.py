@@ -265,8 +265,7 @@ def _attend(
     """Returns the context [batch, q_len, q_heads, value_dim], and lse if it was computed."""
     drop: dict[str, Any] = {}
     if dropout:
-        # Not from Fovea's own stream, so that PyTorch's seed and checkpoints restore it.
-        drop["dropout"] = _fovea.Dropout(dropout, seed=int(torch.randint(2**63 - 1, ())))
+        drop["dropout"] = _fovea.Dropout(dropout, seed=_torch.drawn_seed())
     if torch.is_grad_enabled():
         table = options["relative"]
         sources = (query, key, value, options["bias"], options["sinks"], None if table is None else table.table)

@@ -4,10 +4,8 @@
 
 #include "cache.h"
 
-#include <array>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
@@ -151,6 +149,7 @@ Raises ValueError naming the argument.)");
 accepts the cache in place of key and value.
 
 dtype      "float32", "float16" or "bfloat16": appended values are rounded to it once
+batch, kv_heads  numbers of batch items and of key heads; 1 by default
 head_dim, value_dim  elements of each key and value; value_dim is head_dim by default
 capacity   maximum number of tokens, with address space reserved at once (pages are committed as
            tokens arrive); 0: grows automatically

@@ -245,7 +245,7 @@ blocks     number of equal blocks of keys for block_diagonal: block b has the ke
 Everything else is as in attention(); packed sequences and dropout are not supported.
 
 Returns a HeadSummary of arrays [batch, q_heads], float32 (float64 for float64 inputs): means over
-each head's rows that have a visible key. entropy is in nats, and even_entropy is the entropy
+each head's rows with a weight above 0. entropy is in nats, and even_entropy is the entropy
 of equal weights on all visible keys; maximum is the largest weight; mean_distance is in keys;
 first_key, previous_key, own_key and next_key are the weights of key 0 and of the keys before, at
 and after the query's own position i + offset; block_diagonal is the weight of all keys in the
@@ -319,7 +319,7 @@ attn_mask  broadcasts to [..., q_len, kv_len]: bool, True where the key is visib
            to the scores
 dropout_p  in [0, 1): probability of dropping a weight. Each call drops different weights: it takes
            the next call number of the stream that manual_seed() starts (one for each index of the
-           dimensions before batch and heads)
+           dimensions before batch and heads). For torch tensors, PyTorch's generator gives the seed
 is_causal  key j is visible iff j <= i, aligned top left; not supported with attn_mask
 scale      1 / sqrt(head_dim) by default
 enable_gqa  True: in [..., heads, length, dim], the number of query heads may be a multiple of the

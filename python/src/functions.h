@@ -25,5 +25,6 @@ void add_analyses(nanobind::module_& module);
 void add_distributed(nanobind::module_& module);
 void add_random(nanobind::module_& module);
 void add_info(nanobind::module_& module);
+void add_fingerprint(nanobind::module_& module);
 
 }  // namespace fovea::python

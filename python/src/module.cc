@@ -46,5 +46,6 @@ NB_MODULE(_fovea, module) {
   add_distributed(module);
   add_random(module);
   add_info(module);
+  add_fingerprint(module);
   name_arguments_in_errors(module);
 }

@@ -6,9 +6,7 @@
 #include "fovea/scene.h"
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

@@ -7,7 +7,6 @@
 #include "fovea/paged_kv_cache.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 

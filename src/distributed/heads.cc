@@ -13,7 +13,6 @@
 
 #include "fovea/distributed.h"
 
-#include "core/fail.h"
 #include "distributed/agreement.h"
 #include "distributed/arguments.h"
 #include "distributed/reduce.h"

@@ -4,7 +4,6 @@
 // so they are sent to the rank that wants the weights.
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 

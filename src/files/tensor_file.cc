@@ -3,7 +3,6 @@
 // Detection of file formats and lookup of tensor names (fovea/files.h).
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include <fmt/format.h>

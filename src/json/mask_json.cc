@@ -165,7 +165,7 @@ Json mask_json(const Mask& mask, const TensorNaming& name) {
         return {{"documents", {{"query", query}, {"key", key}}}};
       }
       case Kind::kKeyLengths:
-        if (rule.numbers.size() <= kMostNumbersAsText) return {{"key_lengths", rule.numbers}};
+        if (rule.numbers.size() <= kMaxNumbersAsText) return {{"key_lengths", rule.numbers}};
         return tensor("key_lengths",
                       Tensor::from({static_cast<std::int64_t>(rule.numbers.size())}, rule.numbers));
       case Kind::kDense:

@@ -31,6 +31,6 @@ FOVEA_API Json mask_json(const Mask& mask, const TensorNaming& name);
 FOVEA_API Json alignment_json(const Alignment& alignment);
 
 /// The longest list of numbers that is written as text; longer ones are tensors.
-inline constexpr std::size_t kMostNumbersAsText = 16;
+inline constexpr std::size_t kMaxNumbersAsText = 16;
 
 }  // namespace fovea::scene

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -112,7 +111,7 @@ Json score_json(const ScoreOptions& score, const TensorNaming& name) {
   const auto list = [&](const char* what, const std::vector<double>& numbers) -> Json {
     const bool finite = std::all_of(numbers.begin(), numbers.end(),
                                     [](double number) { return std::isfinite(number); });
-    if (finite && numbers.size() <= kMostNumbersAsText) return numbers;
+    if (finite && numbers.size() <= kMaxNumbersAsText) return numbers;
     return name(what, Tensor::from({static_cast<std::int64_t>(numbers.size())}, numbers));
   };
   Json written = Json::object();

@@ -53,8 +53,9 @@ double CrossEntropy::forward(const TensorView& logits, const TensorView& targets
   }
   const auto* const wanted = copy_numbers(targets, targets_);
   counted_ = correct_ = 0;
-  for (std::int64_t r = 0; r < logits_.extent(0); ++r) {
+  for (std::int64_t r = 0; r < targets.size(); ++r) {
     if (wanted[r] == options_.ignored) continue;
+    if (classes == 0) fail("targets: expected none, as there are no classes, got {}", wanted[r]);
     if (wanted[r] < 0 || wanted[r] >= classes) {
       fail("targets: expected 0 to {}, got {}", classes - 1, wanted[r]);
     }

@@ -4,9 +4,7 @@
 
 #include "fovea/nn/feed_forward.h"
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numbers>
 
 #include "nn/rows.h"

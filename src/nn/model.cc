@@ -5,7 +5,6 @@
 #include "fovea/nn/model.h"
 
 #include <cmath>
-#include <utility>
 
 #include <fmt/format.h>
 

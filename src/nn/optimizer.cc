@@ -118,6 +118,13 @@ double clip_gradients(Parameters& parameters, double largest) {
 }
 
 double Schedule::rate(std::int64_t steps) const {
+  if (!(peak >= 0.0 && std::isfinite(peak)))
+    fail("peak: expected a number of 0 or more, got {}", peak);
+  if (warmup < 0) fail("warmup: expected 0 steps or more, got {}", warmup);
+  if (kind == Kind::kCosine && total <= warmup) {
+    fail("total: expected more than the {} steps of the warm-up, got {}", warmup, total);
+  }
+  if (steps < 0) fail("steps: expected 0 or more, got {}", steps);
   const auto step = static_cast<double>(steps + 1);
   const auto warm = static_cast<double>(std::max<std::int64_t>(warmup, 1));
   if (step < warm) return peak * step / warm;

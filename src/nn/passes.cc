@@ -8,7 +8,6 @@
 #include "nn/passes.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 

@@ -6,7 +6,6 @@
 #include "picture/png.h"
 
 #include <array>
-#include <cmath>
 #include <csetjmp>
 #include <cstddef>
 #include <new>

@@ -5,16 +5,11 @@
 #include "recording/format.h"
 
 #include <charconv>
-#include <cstdint>
-#include <memory>
-#include <optional>
 #include <system_error>
 #include <unordered_set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include "fovea/info.h"
 
 #include "core/fail.h"
 #include "json/mask_json.h"

@@ -4,8 +4,6 @@
 // needs follow from the tokens alone; they are found once per batch item.
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>

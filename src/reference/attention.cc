@@ -4,7 +4,6 @@
 // The computation is in row_attention.h.
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <span>
 #include <vector>

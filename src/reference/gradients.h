@@ -5,7 +5,6 @@
 
 #pragma once
 
-#include <cstdint>
 #include <span>
 
 #include "fovea/attention_options.h"

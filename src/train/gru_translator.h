@@ -4,8 +4,6 @@
 
 #pragma once
 
-#include <optional>
-
 #include "fovea/nn/dropout_layer.h"
 #include "fovea/nn/gru.h"
 #include "fovea/nn/gru_decoder.h"

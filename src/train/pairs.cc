@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstddef>
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -189,7 +189,7 @@ class InfoTest(CliTest):
         for fact in (info["version"], info["compiler"], info["build_type"], *info["targets"]):
             self.assertIn(fact, text)
         self.assertIn(f"the fused engine, on {info['computes_with']['target']}, up to", text)
-        self.assertIn("the scalar reference", text)
+        self.assertIn("scalar, in float64", text)
         for dtype, by in info["products"].items():
             self.assertIn(f"{dtype}: {by}\n", text)
 

@@ -240,8 +240,13 @@ def test_overlapping_out():
     assert np.array_equal(query, before)
     visible = np.ones((5, 5 * 3 * 4), bool)
     with raises(ValueError, "out: expected memory of its own", "mask"):
-        fovea.attention(query[0, 0], K[0, 0], V[0, 0], mask=visible[:, :len(K[0, 0])],
-                        out=visible.view(np.float32)[:, :V.shape[-1]])
+        fovea.attention(
+            query[0, 0],
+            K[0, 0],
+            V[0, 0],
+            mask=visible[:, : len(K[0, 0])],
+            out=visible.view(np.float32)[:, : V.shape[-1]],
+        )
 
 
 def test_out_is_untouched_by_errors():

@@ -148,6 +148,8 @@ def test_torch():
     same(fovea.attention(part.resolve_neg(), key, value), EXPECTED)
     with raises(ValueError, "query", "requires", "fovea.torch.attention()", "query.detach()"):
         fovea.attention(query.clone().requires_grad_(), key, value)
+    with raises(TypeError, "scale", "a tensor that requires a gradient"):
+        fovea.attention(query, key, value, scale=torch.tensor(0.3, requires_grad=True))
     forward_mode = torch.autograd.forward_ad
     with forward_mode.dual_level():
         dual = forward_mode.make_dual(key, key)

@@ -79,6 +79,22 @@ def test_schedule():
     cosine = nn.Schedule(peak=1.0, kind="cosine", warmup=0, total=11)
     assert np.isclose(cosine.rate(5), 0.5)
     assert cosine.rate(10) < 1e-15
+    for options, message in (
+        ({"peak": float("nan")}, "peak: expected a number of 0 or more, got nan"),
+        ({"peak": -1.0}, "peak: expected a number of 0 or more, got -1"),
+        ({"warmup": -3}, "warmup: expected 0 steps or more, got -3"),
+        ({"kind": "cosine"}, "total: expected more than the 0 steps of the warm-up, got 0"),
+        ({"kind": "cosine", "warmup": 5, "total": 3}, "total: expected more than the 5 steps of the warm-up, got 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            nn.Schedule(**options)
+    with pytest.raises(ValueError, match="steps: expected 0 or more, got -1"):
+        nn.Schedule().rate(-1)
+
+
+def test_targets_of_no_classes():
+    with pytest.raises(ValueError, match="targets: expected"):
+        nn.CrossEntropy().forward(np.zeros((2, 0), np.float32), [5, -7])
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.npz"])

@@ -23,6 +23,7 @@ torch = pytest.importorskip("torch", exc_type=ImportError)
 import torch.nn.functional as F  # noqa: E402, N812
 from test_torch_sdpa import NEAR_ZERO, ROUNDING, deviation, draw, drawn_mask, heads, largest  # noqa: E402
 from torch.autograd import gradcheck  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import fovea  # noqa: E402
 import fovea.torch  # noqa: E402
@@ -438,7 +439,7 @@ def test_gradcheck_of_scaled_dot_product_attention(leading, dropout):
     tensors = doubles((*q, 5, 3), (*k, 6, 3), (*v, 6, 2), (5, 6))
 
     def attend(*arrays):
-        fovea.manual_seed(3)
+        torch.manual_seed(3)
         return fovea.scaled_dot_product_attention(*arrays, dropout_p=dropout)
 
     assert gradcheck(attend, tensors)
@@ -448,6 +449,32 @@ def test_gradcheck_of_scaled_dot_product_attention(leading, dropout):
     assert not without.requires_grad
     assert torch.equal(attend(*tensors), without)
     assert torch.equal(attend(*(x.detach() for x in tensors)), without)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_dropout_within_checkpoints(reentrant):
+    query, key, value, gradient = torch.randn(4, 2, 4, 7, 8)
+
+    def gradient_of(call, attend):
+        own = query.clone().requires_grad_()
+        torch.manual_seed(3)
+        call(attend, own).backward(gradient)
+        return own.grad
+
+    def attend(own):
+        return fovea.scaled_dot_product_attention(own, key, value, dropout_p=0.3)
+
+    def again(function, own):
+        return checkpoint(function, own, use_reentrant=reentrant)
+
+    plain = gradient_of(lambda function, own: function(own), attend)
+    assert torch.equal(gradient_of(again, attend), plain)
+    dropout = fovea.Dropout(0.3)
+    outside = gradient_of(again, lambda own: fovea.torch.attention(own, key, value, dropout=dropout))
+    assert torch.isfinite(outside).all()
+    if not reentrant:
+        with pytest.raises(RuntimeError, match=r"dropout: expected the same fovea\.Dropout"):
+            gradient_of(again, lambda own: fovea.torch.attention(own, key, value, dropout=fovea.Dropout(0.3)))
 
 
 def test_gradcheck_of_groups():

@@ -507,5 +507,7 @@ def test_training_agrees_with_pytorch():
 
 
 def test_zz_worst_errors(say):
+    assert WORST
     for (kind, dtype), (error, share) in sorted(WORST.items()):
         say(f"{kind}, {dtype}: off by at most {error:.1e}, {share:.2f} of what is allowed")
+        assert share <= 1

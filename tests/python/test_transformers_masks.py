@@ -9,6 +9,7 @@ import pathlib
 import random
 import types
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", exc_type=ImportError)
@@ -212,6 +213,21 @@ def test_rules_are_the_expected_ones():
     assert [type(leaf) for leaf in rule("blockwise").leaves()] == [Causal, Documents]
     # A step that sees everything needs no mask.
     assert fovea.transformers.mask(1, 1, 8, 7).mask()[0] is None
+
+
+@pytest.mark.parametrize("floats", [False, True])
+def test_masks_that_numpy_changes(floats):
+    """PyTorch does not notice such changes."""
+    query, key, value = torch.randn(3, 1, 2, 6, 8)
+    shown = np.ones((1, 1, 6, 6), bool)
+    array = np.where(shown, 0, -np.inf).astype(np.float32) if floats else shown
+    mask = torch.from_numpy(array)
+    for hidden in (5, 2, 0):
+        array[..., hidden:] = -np.inf if floats else False
+        array[..., 0] = 0 if floats else True
+        found, _ = fovea.transformers.attention(torch.nn.Module(), query, key, value, mask)
+        right = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask)
+        torch.testing.assert_close(found.transpose(1, 2), right)
 
 
 def test_none_if_nothing_is_masked():

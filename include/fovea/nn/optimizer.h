@@ -73,7 +73,8 @@ struct FOVEA_API Schedule {
   std::int64_t warmup = 0;
   std::int64_t total = 0;
 
-  /// Returns the learning rate of the next step, after `steps` completed steps.
+  /// Returns the learning rate of the next step, after `steps` completed steps. Throws
+  /// InvalidArgument if a number is negative, or if a cosine does not end after the warm-up.
   double rate(std::int64_t steps) const;
 };
 

@@ -23,6 +23,8 @@ from .rule_mask import RuleMask, live
 from .rules import Causal, Dense, Region, Rule
 from .torch_masks import PlacedRule, placed, placed_tensor
 
+_engine: Any = _fovea  # includes the private functions that the stubs omit
+
 _T = TypeVar("_T")
 _HEADS_AND_ROWS = "expected a shape that broadcasts to [batch, q_heads, q_len, kv_len]"
 
@@ -45,7 +47,7 @@ CAUSAL_FROM_TOP_LEFT = Passed(_fovea.causal(), 0, Causal())
 
 class _Seen:
     """Results for the tensors of the last calls. A tensor is known by its storage, which other tensors cannot take over
-    as long as the weak reference exists, and by its version, which changes in place increase."""
+    as long as the weak reference exists, and by its contents, because PyTorch does not notice what NumPy writes."""
 
     LIMIT = 32
 
@@ -54,12 +56,12 @@ class _Seen:
         self._lock = threading.Lock()
 
     def get(self, tensor: Tensor, further: Hashable, compute: Callable[[], _T]) -> _T:
-        """Returns the result for the tensor; computes it unless it is known. An inference tensor has no version and
-        is not kept."""
-        if tensor.is_inference():
-            return compute()
+        """Returns the result for the tensor; computes it unless it is known."""
         storage = tensor.untyped_storage()
-        view = tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor._version
+        elements = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        size = elements * tensor.element_size() if tensor.numel() else 0
+        contents = _engine._fingerprint(tensor.data_ptr(), size)
+        view = tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype, contents
         key = storage._cdata, view, further
         known = self._results.get(key)
         if known is not None:

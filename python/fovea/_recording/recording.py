@@ -192,7 +192,7 @@ class RecordedAttention:
 
 class Recording:
     """The attention of a model on a text, from a file that fovea.record() or Recording.write() has written. Weights are
-    recomputed from query, key and lse when they are looked at, exactly, and never stored.
+    recomputed exactly from query, key and lse when they are read, and never stored.
 
         >>> recording = fovea.Recording("run.safetensors")
         >>> recording["layers.13"][8][-1].argmax()  # the key that the last token attends to most, in head 8

@@ -5,7 +5,6 @@
 #include "arrays/arrays.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <memory>

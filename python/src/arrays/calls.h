@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstddef>
-#include <exception>
 #include <functional>
 #include <span>
 #include <stop_token>

@@ -4,8 +4,6 @@
 
 #pragma once
 
-#include <array>
-
 #include "fovea/tensor.h"
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION

@@ -6,7 +6,6 @@
 
 #include "fovea/attention.h"
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <string_view>

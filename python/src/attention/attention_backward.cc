@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
-#include <span>
 #include <string>
 
 #include <fmt/format.h>

@@ -8,7 +8,6 @@
 #include <limits>
 #include <mutex>
 #include <random>
-#include <string>
 
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
@@ -190,13 +189,6 @@ Returns a NumPy array of bool.)")
       .def("__repr__", [](const Dropout& self) {
         return fmt::format("Dropout({}, seed={}, call={})", self.probability, self.seed, self.call);
       });
-  module.def(
-      "_next_dropout",
-      [](nb::handle probability, std::uint32_t calls) {
-        return next_dropout(probability_of(probability.ptr(), "dropout_p"), calls);
-      },
-      "probability"_a, "calls"_a,
-      "Returns a Dropout with the stream's next call number, and advances the stream by `calls`.");
   module.def(
       "manual_seed", [](nb::handle seed) { stream().start(seed_of(seed)); }, "seed"_a,
       nb::sig("def manual_seed(seed: int) -> None"),

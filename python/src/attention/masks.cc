@@ -2,11 +2,8 @@
 //
 // Masks, and the table of relative positions.
 
-#include <array>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>

@@ -7,8 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <memory>
-#include <optional>
-#include <span>
 
 #include <Python.h>
 #include <nanobind/nanobind.h>

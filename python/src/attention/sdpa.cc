@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <string>
 
 #include <nanobind/nanobind.h>
 
@@ -199,12 +198,18 @@ class Attention {
     }
   }
 
-  /// Draws one dropout call number for each engine call.
+  /// Draws one dropout call number for each engine call. PyTorch's generator determines the dropout
+  /// of its tensors, so that checkpoints restore it.
   void draw_dropout(std::int64_t calls) {
     if (dropout_ == 0.0 || calls == 0) return;
     if (calls > std::numeric_limits<std::uint32_t>::max()) {
       raise_value_error("query: expected fewer than 2^32 indices before batch and heads, got {}",
                         calls);
+    }
+    if (query_.framework() == Framework::kTorch) {
+      const nb::object seed = nb::module_::import_("fovea.torch").attr("drawn_seed")();
+      options().dropout = {.probability = dropout_, .seed = nb::cast<std::uint64_t>(seed)};
+      return;
     }
     options().dropout = next_dropout(dropout_, static_cast<std::uint32_t>(calls));
   }

@@ -171,13 +171,14 @@ void add_schedule(nb::module_& module) {
       R"(Learning rates that grow linearly to `peak` over `warmup` steps, then follow `kind`.
 
 kind  "constant"; "inverse_root", decay by 1 / sqrt(step) (Vaswani et al. 2017, sec. 5.3); "cosine",
-      decay to 0 at step `total`)")
+      decay to 0 at step `total`, which must be after the warm-up)")
       .def(
           "__init__",
           [](nn::Schedule* self, double peak, const ScheduleWord& kind, std::int64_t warmup,
              std::int64_t total) {
             new (self) nn::Schedule{
                 .peak = peak, .kind = schedule_kind_of(kind), .warmup = warmup, .total = total};
+            self->rate(0);  // checks the numbers
           },
           "peak"_a = 1e-3, "kind"_a = "constant", "warmup"_a = 0, "total"_a = 0)
       .def("rate", &nn::Schedule::rate, "steps"_a,

@@ -17,9 +17,9 @@ namespace fovea::python {
 namespace {
 
 constexpr const char* kHeadSummaryDoc =
-    "Results of heads(): means over the rows (queries) with a visible key, named NumPy arrays\n"
+    "Results of heads(): means over the rows (queries) with a weight above 0, named NumPy arrays\n"
     "[batch, q_heads], float32 (float64 for float64 inputs). The arrays lack the batch and head\n"
-    "dimensions that query lacks. All values are NaN for a head without a visible key or with NaN\n"
+    "dimensions that query lacks. All values are NaN for a head without such a row or with NaN\n"
     "or infinity among its scores.";
 
 PyTypeObject* summary_type = nullptr;  // never released

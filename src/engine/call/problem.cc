@@ -4,8 +4,6 @@
 
 #include "engine/call/problem.h"
 
-#include <cstdint>
-
 #include "core/fail.h"
 #include "core/tensor_memory.h"
 #include "problem/float32_options.h"

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <array>
-#include <string_view>
 
 #include "fovea/attention.h"
 #include "fovea/attention_options.h"

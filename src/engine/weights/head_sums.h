@@ -28,13 +28,13 @@ void check_summary(const Problem& problem, const HeadSummary& summary);
 /// Sums over some rows of a head.
 struct HeadSums {
   std::array<double, kHeadNumbers.size()> of{};
-  std::int64_t rows = 0;  // counted rows: those that see a key
+  std::int64_t rows = 0;  // counted rows: those with a weight above 0
   bool spoilt = false;    // whether any row is NaN
 
   /// Adds the statistics of one row. Returns whether the row is counted.
   bool add(const reference::RowNumbers& row) {
     spoilt = spoilt || std::isnan(row.entropy);
-    if (std::isnan(row.entropy) || std::isnan(row.mean_distance)) return false;
+    if (std::isnan(row.entropy) || !(row.maximum > 0.0)) return false;
     ++rows;
     of[kEntropy] += row.entropy;
     of[kMaximum] += row.maximum;

@@ -7,17 +7,13 @@
 #include "fovea/heads.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
 #include "fovea/attention.h"
 #include "fovea/reference.h"
 
-#include "core/fail.h"
 #include "engine/call/contiguous.h"
 #include "engine/call/outputs.h"
 #include "engine/call/progress.h"
@@ -86,21 +82,21 @@ struct RowsTold {
     };
     lse = make();
     entropy = make();
-    mean_distance = make();
-    if (summary.maximum.defined()) maximum = make();
+    maximum = make();
+    if (summary.mean_distance.defined()) mean_distance = make();
     if (summary.first_key.defined()) first_key = make();
   }
 
   reference::RowNumbers at(const Index& row) const {
     reference::RowNumbers numbers;
     numbers.entropy = entropy.value(row);
-    numbers.mean_distance = mean_distance.value(row);
-    if (maximum.defined()) numbers.maximum = maximum.value(row);
+    numbers.maximum = maximum.value(row);
+    if (mean_distance.defined()) numbers.mean_distance = mean_distance.value(row);
     if (first_key.defined()) numbers.first_key = first_key.value(row);
     return numbers;
   }
 
-  Tensor lse, entropy, mean_distance, maximum, first_key;
+  Tensor lse, entropy, maximum, mean_distance, first_key;
 };
 
 void summarize(const Problem& problem, const HeadSummary& summary) {
@@ -113,8 +109,8 @@ void summarize(const Problem& problem, const HeadSummary& summary) {
   options.execution = joined.next(chunks.count());
   options.execution.workspace = {};
   Lenses lenses;
-  lenses.rows = {.entropy = told.entropy, .mean_distance = told.mean_distance};
-  if (told.maximum.defined()) lenses.rows.maximum = told.maximum;
+  lenses.rows = {.entropy = told.entropy, .maximum = told.maximum};
+  if (told.mean_distance.defined()) lenses.rows.mean_distance = told.mean_distance;
   if (told.first_key.defined()) lenses.rows.first_key = told.first_key;
   attention_forward(problem.query, problem.key, problem.value, options,
                     {.lse = told.lse, .lenses = &lenses});

@@ -6,7 +6,6 @@
 #include "fovea/weights.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string_view>

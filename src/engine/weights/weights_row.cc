@@ -11,7 +11,6 @@
 #include "fovea/reference.h"
 #include "fovea/weights.h"
 
-#include "core/fail.h"
 #include "engine/call/contiguous.h"
 #include "engine/call/outputs.h"
 #include "engine/call/parallel.h"

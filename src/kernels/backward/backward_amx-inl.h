@@ -34,7 +34,7 @@ void amx_backward_item(const BackwardSetup& setup, const BackwardItem& item, std
 /// Returns whether the parts of all numbers of an item lose no digits (AmxFloat::accepts), and no
 /// product of them overflows. Keys and rows that are hidden do not count.
 inline bool accepts_item(const BackwardSetup& setup, const BackwardItem& item) {
-  constexpr float kMost = 0x1p30f, kMostDelta = 0x1p60f, kLeast = 0x1p-100f;
+  constexpr float kMost = 0x1p30f, kMaxDelta = 0x1p60f, kLeast = 0x1p-100f;
   constexpr float kLeastGradient = 0x1p-60f;  // of the greatest products of values and dO
   const ForwardSetup& forward = setup.forward;
   Magnitudes inputs, values, gradients, deltas;
@@ -66,7 +66,7 @@ inline bool accepts_item(const BackwardSetup& setup, const BackwardItem& item) {
     return sizes.below(kMost) && sizes.at_least(kLeast);
   };
   const float products = values.greatest() * gradients.greatest();
-  return fits(inputs) && fits(values) && fits(gradients) && deltas.below(kMostDelta) &&
+  return fits(inputs) && fits(values) && fits(gradients) && deltas.below(kMaxDelta) &&
          (products == 0.0f || products >= kLeastGradient);
 }
 

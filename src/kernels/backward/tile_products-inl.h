@@ -29,7 +29,6 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
-#include <utility>
 
 #include "kernels/backward/backward.h"
 #include "kernels/backward/backward_scratch.h"
@@ -201,7 +200,7 @@ class TileProducts {
 
   void add_stretch(const BackwardHead& head, const Panel&, std::int64_t) {
     pipeline_.begin_sums();
-    for (std::int64_t t = 0; t < kMostTiles; ++t) {
+    for (std::int64_t t = 0; t < kMaxTiles; ++t) {
       const Range panels = range_of([&](std::int64_t p) { return stretch_.seen[t][p]; }, kPanels);
       if (panels.count() == 0) continue;
       for (std::int64_t p = panels.begin; p < panels.end; ++p) clear_hidden(t, p);
@@ -217,7 +216,7 @@ class TileProducts {
       }
     }
     for (std::int64_t p = 0; p < panels_ && setup_.grad_query; ++p) {
-      const Range tiles = range_of([&](std::int64_t t) { return stretch_.seen[t][p]; }, kMostTiles);
+      const Range tiles = range_of([&](std::int64_t t) { return stretch_.seen[t][p]; }, kMaxTiles);
       if (tiles.count() == 0) continue;
       for (std::int64_t t = tiles.begin; t < tiles.end; ++t) clear_hidden(t, p);
       add_sums_of_queries(p, tiles);
@@ -279,9 +278,9 @@ class TileProducts {
   /// Rows with NaN or such numbers, which have no finite parts, are packed as zeros.
   static constexpr float kLimit =
       Numbers::kParts == 1 ? std::numeric_limits<float>::infinity() : 0x1p127f;
-  static constexpr std::int64_t kMostStretchKeys = Numbers::kParts == 1 ? 128 : 64;
-  static constexpr std::int64_t kMostTiles = kMostStretchKeys / kTileRows;
-  using Pipeline = UnitPipeline<Numbers, 2 * kMostTiles + kPanels>;
+  static constexpr std::int64_t kMaxStretchKeys = Numbers::kParts == 1 ? 128 : 64;
+  static constexpr std::int64_t kMaxTiles = kMaxStretchKeys / kTileRows;
+  using Pipeline = UnitPipeline<Numbers, 2 * kMaxTiles + kPanels>;
 
   struct Sizes {
     explicit Sizes(const ForwardSetup& setup)
@@ -289,7 +288,7 @@ class TileProducts {
           value_steps(row_tiles(setup.value_dim)),
           key_squares(column_tiles(setup.head_dim) / 2),
           value_squares(column_tiles(setup.value_dim) / 2) {
-      const std::int64_t count = (setup.block_keys + kMostStretchKeys - 1) / kMostStretchKeys;
+      const std::int64_t count = (setup.block_keys + kMaxStretchKeys - 1) / kMaxStretchKeys;
       stretch_keys = whole_units((setup.block_keys + count - 1) / count, kTileRows);
     }
     std::int64_t key_steps, value_steps;      // of 32 dimensions, at least one
@@ -304,7 +303,7 @@ class TileProducts {
   struct Stretch {
     std::int64_t first = 0;  // its first key, counted from the block's
     std::int64_t buffer = 0;
-    bool seen[kMostTiles][kPanels] = {};  // whether some key of a tile is visible to a panel
+    bool seen[kMaxTiles][kPanels] = {};  // whether some key of a tile is visible to a panel
   };
 
   /// Returns the range of the numbers below `count` for which `seen` holds.

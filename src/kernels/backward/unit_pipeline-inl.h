@@ -26,8 +26,8 @@ struct SquareSums {
   std::int64_t a_square, b_square;  // the distances between squares of the operands
 };
 
-/// kMostLists: the largest number of SquareSums of a stretch.
-template <class Numbers, std::int64_t kMostLists>
+/// kMaxLists: the largest number of SquareSums of a stretch.
+template <class Numbers, std::int64_t kMaxLists>
 class UnitPipeline {
  public:
   static constexpr std::int64_t kWorkFloats = 4 * kSquare + kUnitRows * kPanelLanes;
@@ -149,7 +149,7 @@ class UnitPipeline {
   const std::int64_t steps_;
   Unit current_;                       // has S and dP
   std::int64_t units_left_ = 1;        // of the stretch, at most
-  SquareSums sums_[kMostLists];        // of the previous stretch
+  SquareSums sums_[kMaxLists];         // of the previous stretch
   std::int64_t list_ = 0, lists_ = 0;  // the next of sums_, and their number
   std::int64_t sums_left_ = 0;
   bool sums_ready_ = true;  // all units of the previous stretch are finished

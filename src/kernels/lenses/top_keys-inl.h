@@ -8,7 +8,7 @@
 // The number of insertions determines the cost. With random scores, about k / j of the scores at
 // key j enter the list, so the first block is the most expensive. For this block, a lower bound of
 // the row's k-th largest score is therefore computed first: the k-th largest of the maxima of
-// groups of keys, which are scores themselves, if k is at most kMostBounded and there are k groups.
+// groups of keys, which are scores themselves, if k is at most kMaxBounded and there are k groups.
 
 #if defined(FOVEA_KERNELS_LENSES_TOP_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_LENSES_TOP_KEYS_INL_H_
@@ -60,7 +60,7 @@ class TopKeys {
     seen.top_begun = true;
     std::int64_t group = 1;
     while (count / (group * 2) >= 2 * k_) group *= 2;
-    if (count / group < k_ || k_ > kMostBounded) return;
+    if (count / group < k_ || k_ > kMaxBounded) return;
     for (std::int64_t lane = 0; lane < vectors * kLanes; lane += kLanes) {
       raise_least(scores + lane, count, group, seen.top_least + lane);
     }
@@ -148,7 +148,7 @@ class TopKeys {
   }
 
  private:
-  static constexpr std::int64_t kMostBounded = 16;
+  static constexpr std::int64_t kMaxBounded = 16;
   static constexpr std::int64_t kKeysPerWord = 32;
   static_assert(kKeysPerWord % kTileRows == 0);
 
@@ -156,7 +156,7 @@ class TopKeys {
                    float* least) const {
     const Floats d;
     const Vector none = hn::Set(d, -std::numeric_limits<float>::infinity());
-    Vector largest[kMostBounded];
+    Vector largest[kMaxBounded];
     std::fill_n(largest, k_, none);
     for (std::int64_t k = 0; k + group <= count; k += group) {
       Vector x = none;

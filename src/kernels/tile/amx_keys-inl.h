@@ -58,7 +58,7 @@ class AmxKeys : public AmxBlocks<Numbers> {
 
   static double reference(float maximum, float factor) {
     const float rounded = maximum * factor;
-    if (std::abs(rounded) <= kMostReference) return static_cast<double>(rounded);
+    if (std::abs(rounded) <= kMaxReference) return static_cast<double>(rounded);
     return static_cast<double>(maximum) * static_cast<double>(factor);
   }
 
@@ -71,7 +71,7 @@ class AmxKeys : public AmxBlocks<Numbers> {
     for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
       const Vector before = hn::Load(d, panel.maximum + lane);
       const Vector here = hn::Load(d, block_maximum + lane);
-      const auto far = hn::Gt(exponent_of(scale, here, before), hn::Set(d, kMostExponent));
+      const auto far = hn::Gt(exponent_of(scale, here, before), hn::Set(d, kMaxExponent));
       const auto first = hn::Eq(before, hn::Set(d, kLowest));
       const auto raised = hn::Or(far, first);
       const Vector after = hn::IfThenElse(raised, here, before);
@@ -186,8 +186,8 @@ class AmxKeys : public AmxBlocks<Numbers> {
   using AmxBlocks<Numbers>::rescale;
 
   static constexpr std::int64_t kPartsInFlight = 4;
-  static constexpr float kMostWeights = 0x1p20f;  // the sum of a block's weights in push()
-  static constexpr float kMostExponent = 20.0f;   // of a weight before a maximum is raised
+  static constexpr float kMaxWeights = 0x1p20f;  // the sum of a block's weights in push()
+  static constexpr float kMaxExponent = 20.0f;   // of a weight before a maximum is raised
 
   float* nowhere() const { return scratch_.first_scores + kBlock * kPanelLanes; }
 
@@ -347,7 +347,7 @@ class AmxKeys : public AmxBlocks<Numbers> {
   }
   template <class Weights>
   HWY_INLINE bool finish(const Weights& softmax) const {
-    if (!softmax.within(kMostWeights)) return false;
+    if (!softmax.within(kMaxWeights)) return false;
     softmax.add_to(*current_->panel);
     return true;
   }
@@ -411,10 +411,10 @@ class AmxKeys : public AmxBlocks<Numbers> {
     for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
       const Vector maximum = hn::Load(d, panel.maximum + lane);
       const Vector reference = hn::Abs(hn::Mul(hn::Set(d, factor), maximum));
-      // Rows without a visible key so far: their next score exceeds kMostWeights, unless all scores
+      // Rows without a visible key so far: their next score exceeds kMaxWeights, unless all scores
       // are tiny.
       const auto none = hn::Eq(maximum, hn::Set(d, kLowest));
-      const auto fits = hn::Le(reference, hn::Set(d, kMostReference));
+      const auto fits = hn::Le(reference, hn::Set(d, kMaxReference));
       if (!hn::AllTrue(d, hn::Xor(fits, none))) return false;
     }
     return true;

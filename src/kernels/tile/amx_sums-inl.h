@@ -26,12 +26,12 @@ constexpr std::int64_t kRowBytes = kPanelLanes * static_cast<std::int64_t>(sizeo
 alignas(64) inline constexpr float kZeroRow[16] = {};
 
 /// The largest reference whose rounding matters little.
-constexpr float kMostReference = 0x1p20f;
+constexpr float kMaxReference = 0x1p20f;
 
 /// Returns factor * (score - maximum).
 HWY_INLINE Vector exponent_of(Vector factor, Vector score, Vector maximum) {
   const Vector reference = hn::Mul(factor, maximum);
-  const auto fits = hn::Le(hn::Abs(reference), hn::Set(Floats(), kMostReference));
+  const auto fits = hn::Le(hn::Abs(reference), hn::Set(Floats(), kMaxReference));
   return hn::IfThenElse(fits, hn::MulAdd(score, factor, hn::Neg(reference)),
                         hn::Mul(factor, hn::Sub(score, maximum)));
 }
@@ -39,8 +39,7 @@ HWY_INLINE Vector exponent_of(Vector factor, Vector score, Vector maximum) {
 /// Returns the reference of maximum `a` minus that of `b`, as exponent_of() has them.
 HWY_INLINE Vector difference_of(Vector factor, Vector a, Vector b) {
   const Vector of_a = hn::Mul(factor, a), of_b = hn::Mul(factor, b);
-  const auto fits =
-      hn::Le(hn::Max(hn::Abs(of_a), hn::Abs(of_b)), hn::Set(Floats(), kMostReference));
+  const auto fits = hn::Le(hn::Max(hn::Abs(of_a), hn::Abs(of_b)), hn::Set(Floats(), kMaxReference));
   return hn::IfThenElse(fits, hn::Sub(of_a, of_b), hn::Mul(factor, hn::Sub(a, b)));
 }
 

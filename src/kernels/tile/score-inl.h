@@ -12,7 +12,6 @@
 #define FOVEA_KERNELS_TILE_SCORE_INL_H_
 #endif
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 

@@ -22,7 +22,6 @@
 #include "scene/read/step_catalogue.h"
 #include "scene/trace/asked.h"
 #include "scene/trace/top_keys.h"
-#include "text/html_escape.h"
 
 namespace fovea::scene::html {
 namespace {

@@ -5,8 +5,6 @@
 
 #include "scene/read/scene_parser.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "fovea/error.h"

@@ -13,7 +13,6 @@
 #include "scene/tell/palette.h"
 #include "scene/tell/story.h"
 #include "scene/trace/pooled.h"
-#include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {

@@ -5,7 +5,6 @@
 #include "scene/tell/story.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 

@@ -6,7 +6,6 @@
 #include "scene/trace/pooled.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "problem/cells.h"
 

@@ -4,7 +4,6 @@
 // every intermediate array. The steps of the focus query are rows of the same arrays.
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 

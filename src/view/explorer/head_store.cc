@@ -5,7 +5,6 @@
 #include "view/explorer/head_store.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 

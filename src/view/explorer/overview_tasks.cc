@@ -3,13 +3,11 @@
 // The heads of a layer in numbers and as thumbnails, and exported maps (tasks.h).
 
 #include <algorithm>
-#include <cmath>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "fovea/analysis.h"
-#include "fovea/heads.h"
 
 #include "problem/part.h"
 #include "recording/head_statistics.h"

@@ -9,9 +9,7 @@
 #include <cctype>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <map>
-#include <set>
 #include <span>
 #include <utility>
 

@@ -334,6 +334,23 @@ TEST(AttentionHeads, FullyMaskedHeadsAreNan) {
   }
 }
 
+TEST(AttentionHeads, RowsWithoutAWeightAreNotCounted) {
+  // A sink takes everything from head 0, and from most rows of head 1: ALiBi raises later queries'
+  // scores of key 0.
+  for (const bool exact : {false, true}) {
+    const RandomProblem p =
+        exact ? RandomProblem({1, 2, 2, 30, 1}, 8, 1) : stored_problem({1, 2, 2, 30, 1}, 8, 1);
+    const AttentionOptions options{.score = {.alibi = Alibi{{0, -1e4}}, .sinks = {1e5, 2.55e5}},
+                                   .alignment = Alignment::top_left()};
+    const Heads found = heads_of(p.inputs(), options);
+    for (int number = 0; number < kAll; ++number) {
+      EXPECT_TRUE(std::isnan(found.value(number, 0, 0))) << kNames[number];
+    }
+    EXPECT_NEAR(found.value(kDistance, 0, 1), 27.5, 1e-6);  // of the rows 26 to 29
+    EXPECT_NEAR(found.value(kMaximum, 0, 1), 1.0, 1e-6);
+  }
+}
+
 TEST(AttentionHeads, InfiniteNegativeBiasMasks) {
   // Rows with all scores at -inf are not counted.
   const RandomProblem p = stored_problem({1, 1, 1, 80, 80}, 8, 1);
