@@ -196,7 +196,12 @@ def _problem(
         "sinks": None if s_aux is None else s_aux.flatten(),
     }
     if position_bias is not None:
-        bias, options["relative"] = read_position_bias(module, position_bias, passed)
+        # Without a mask, a single query may be at any position; a bias tells where a table's is.
+        lone = attention_mask is None and query.shape[2] == 1
+        alignment = key.shape[2] - 1 if lone else passed.alignment
+        bias, options["relative"] = read_position_bias(module, position_bias, alignment)
+        if options["relative"] is not None:
+            options["alignment"] = alignment
         if bias is not None:
             options["bias"] = bias if passed.bias is None else bias + passed.bias
     return passed, options

@@ -28,8 +28,8 @@ def path(tmp_path):
 
 
 @torch.no_grad()
-def generated(model, ids, path, **options):
-    with fovea.record(model, path, progress=False):
+def generated(model, ids, path, compute="fovea", **options):
+    with fovea.record(model, path, compute=compute, progress=False):
         out = model.generate(ids, **NEW, **options)
     return fovea.Recording(path), out[:, :-1]  # the last token was not fed
 
@@ -46,21 +46,28 @@ def test_generation(name, cache, path):
     assert largest_error(recording, stored_weights(model, {"input_ids": out})) <= TOLERANCE
 
 
-def test_generation_of_a_padded_batch(path):
+@pytest.mark.parametrize("compute", ["fovea", "original"])
+def test_generation_of_a_padded_batch(compute, path):
     model = DECODERS["Llama"]()
+    if compute == "original":
+        model.set_attn_implementation("sdpa")
     ids = text()
     padding = left_padded(ids)
-    recording, out = generated(model, ids, path, attention_mask=padding)
+    recording, out = generated(model, ids, path, compute, attention_mask=padding)
+    assert "causal() & documents(ids)" in repr(recording[0].options["mask"])
     padding = torch.cat([padding, torch.ones(2, out.shape[1] - ids.shape[1], dtype=torch.int64)], 1)
     stored = stored_weights(model, {"input_ids": out, "attention_mask": padding})
     assert largest_error(recording, stored, padding) <= TOLERANCE
     assert list(recording.tokens) == ["text.0", "text.1"]
 
 
-def test_generation_by_an_encoder_decoder(path):
+@pytest.mark.parametrize("compute", ["fovea", "original"])
+def test_generation_by_an_encoder_decoder(compute, path):
     model = ENCODER_DECODERS["BART"]()
+    if compute == "original":
+        model.set_attn_implementation("sdpa")
     ids = text(batch=1)
-    recording, out = generated(model, ids, path)
+    recording, out = generated(model, ids, path, compute)
     stored = stored_weights(model, {"input_ids": ids, "decoder_input_ids": out})
     assert largest_error(recording, stored) <= TOLERANCE
     cross = recording.layer(1, "cross")

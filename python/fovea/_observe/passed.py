@@ -174,18 +174,21 @@ _owners: collections.deque[weakref.ref[torch.nn.Module]] = collections.deque(max
 
 
 def position_bias(
-    module: torch.nn.Module, bias: Tensor, mask: Passed
+    module: torch.nn.Module, bias: Tensor, alignment: int
 ) -> tuple[Tensor | None, _torch.RelativeTable | None]:
     """Returns a position bias as a tensor or as T5's table, and None for the other; both None if the bias is 0.
+    `alignment` is that of the call's mask.
 
     The first layer of a stack computes the bias from its table, and the others get the same tensor.
     """
     bias = bias[(None,) * (4 - bias.dim())]
-    if not bias.requires_grad and _biases.get(bias, "zero", lambda: not bool(bias.any())):
-        return None, None
-    further = mask.alignment, bias.requires_grad
-    table = _biases.get(bias, further, lambda: _table(module, bias, mask.alignment))
-    return (bias, None) if table is None else (None, table)
+
+    def read() -> tuple[bool, _torch.RelativeTable | None]:
+        zero = not bias.requires_grad and not bool(bias.any())
+        return zero, None if zero else _table(module, bias, alignment)
+
+    zero, table = _biases.get(bias, (alignment, bias.requires_grad), read)
+    return (None if zero or table is not None else bias), table
 
 
 def _table(module: torch.nn.Module, bias: Tensor, alignment: int) -> _torch.RelativeTable | None:

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from .._fovea import Mask
 from .._observe.recognize import Read, explains, recognize, same_rows
-from .._observe.rules import AllOf, AnyOf, Dense, Documents, Keys, Known, Region, Rule
+from .._observe.rules import AllOf, AnyOf, Causal, Dense, Documents, Keys, Known, Region, Rule
 
 _MOST_PAIRS = 1 << 22  # compared for each part; of larger ones, evenly spaced rows
 _MOST_GROUPS = 8
+_CAUSAL = Causal()
 
 
 class Part(NamedTuple):
@@ -69,6 +70,19 @@ def joined_mask(parts: list[Part], batch: int, known: _Known) -> tuple[Mask | No
         rest = Documents(elsewhere[None], torch.ones(1, total.key_end, dtype=torch.int64))
         rule = AnyOf((*blocks, AllOf((rest, _extended(rule, total)))))
     return rule.mask(total.query_start, total.q_len, total.key_start, total.kv_len)
+
+
+def lone_rule(rule: Rule, region: Region) -> Rule:
+    """Returns a rule for all queries that shows the single query of `region`, at the last key, what `rule` shows it: a
+    causal mask, with the padding of this query's row. A rule of another kind is returned as it is."""
+    own = general(rule)
+    if type(own) is Rule:
+        return _CAUSAL
+    row = _one_row(own, region) if region.key_start == 0 else None
+    if row is None:
+        return rule
+    ids = torch.zeros(row.shape[0], region.query_end, dtype=torch.int64)
+    return AllOf((_CAUSAL, Documents(ids, torch.where(row, 0, -1))))
 
 
 def moved_rule(rule: Rule, batch: int, source: Region, target: Region, before: Rule | None) -> Rule:

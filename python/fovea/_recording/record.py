@@ -9,7 +9,7 @@ import operator
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -17,14 +17,13 @@ from torch import Tensor
 
 from .. import _fovea
 from .._observe.calls import AttentionCall, observe
-from .._observe.rules import Causal, Region, Rule
-from .joined_rule import Part, general, joined_mask, moved_rule
+from .._observe.rules import Region, Rule
+from .joined_rule import Part, joined_mask, lone_rule, moved_rule
 from .places import ModulePlaces, Place
 from .tokens import ModelTokens, check_tokenizer
 
 _engine: Any = _fovea  # includes the private functions that the stubs omit
 _OF_KEYS = ("key", "value")
-_CAUSAL = Causal()
 _SECONDS_BETWEEN_LINES = 2.0
 # Parts of an attention, such as the steps of generation, that are written together.
 _MOST_PARTS = 64
@@ -58,15 +57,15 @@ class _Attention:
         number: int = self.key_end - self.first_key
         return number
 
-    def add_part(self, call: AttentionCall, begin: int, keys: int) -> None:
-        """Adds the part of a call whose first query is at position `begin`, with the keys that it used."""
-        length = call.query.shape[2]
+    def add_part(self, call: AttentionCall, begin: int, keys: int, lone: Callable[[Rule, Region], Rule]) -> None:
+        """Adds the part of a call whose first query is at position `begin`, with the keys that it used. `lone` is
+        lone_rule(), or gives its results."""
+        region = Region(begin, call.query.shape[2], call.key_start, keys)
         self.last_rule = call.rule
         rule = call.rule.of_heads(self.described["heads"]) if self.described["heads"] else call.rule
-        alone = self.described["kind"] != "cross" and length == 1 and call.key_start + keys == begin + 1
-        if alone and type(general(rule)) is Rule:
-            rule = _CAUSAL  # what a single query at the last key sees
-        self.parts.append(Part(rule, Region(begin, length, call.key_start, keys)))
+        if self.described["kind"] != "cross" and region.q_len == 1 and region.key_end == region.query_end:
+            rule = lone(rule, region)
+        self.parts.append(Part(rule, region))
 
 
 class Recorder:
@@ -104,6 +103,7 @@ class Recorder:
         self._seen_layers: set[int] = set()
         self._compared: dict[Any, bool] = {}  # of joined_mask()
         self._moved: tuple[Rule, Rule | None, tuple[int, Region, Region], Rule] | None = None  # the last of _numbered()
+        self._lone: tuple[Rule, Region, Rule] | None = None  # the last of _lone_rule()
         self._batch = 1
         self._bytes, self._finished = 0, False
         # Models of transformers may have static caches, whose last slots are empty.
@@ -174,7 +174,7 @@ class Recorder:
         described = {"name": place.name, "layer": place.layer, "kind": place.kind, "heads": heads or []}
         own = _Attention(place.name, call, described)
         own.key_end = own.first_key + self._used_keys(place.kind, call)
-        own.add_part(call, call.query_start, own.keys)
+        own.add_part(call, call.query_start, own.keys, self._lone_rule)
         if place.kind == "cross":
             own.some_keys = _some_keys(call, own.keys).clone()
         options = self._options(own)
@@ -222,11 +222,17 @@ class Recorder:
                 part[name] = part[name].clone()  # would keep a whole cache alive
         own.query_end, own.key_end = end, own.key_end + last - first
         own.options = call.options
-        own.add_part(call, begin, last)
+        own.add_part(call, begin, last, self._lone_rule)
         own.pending.append(part)
         own.pending_queries += length
         if len(own.pending) == _MOST_PARTS or own.pending_queries > _MOST_QUERIES:
             self._write_pending(own)
+
+    def _lone_rule(self, rule: Rule, region: Region) -> Rule:
+        """lone_rule(), with the same result for all layers, which pass the same rule."""
+        if self._lone is None or self._lone[0] is not rule or self._lone[1] != region:
+            self._lone = rule, region, lone_rule(rule, region)
+        return self._lone[2]
 
     def _used_keys(self, kind: str, call: AttentionCall) -> int:
         """Returns the number of keys, without empty slots of a static cache: behind the last query, seen by none."""
