@@ -28,7 +28,8 @@ std::map<std::string, std::string> cpu_facts() {
   return facts;
 }
 
-// What family and model tell where a hypervisor hides the number in the name, as in "AMD EPYC".
+// Returns the generation by family and model, where a hypervisor hides the number in the name, as
+// in "AMD EPYC".
 std::string generation(CpuKind kind, std::map<std::string, std::string>& facts) {
   if (kind == CpuKind::kZen4) return "Zen 4";
   if (kind == CpuKind::kZen5) return "Zen 5";

@@ -20,7 +20,7 @@ import report  # noqa: E402
 HEADS, DIM = 8, 64
 GIGABIT = 1e9 / 8
 LINK_LATENCY = 1e-6
-# What SimGrid's SMPI makes of a link, from measurements of MPI over TCP: the share of the bandwidth and the multiple of
+# The properties that SimGrid's SMPI gives a link, from measurements of MPI over TCP: the share of the bandwidth and the multiple of
 # the latency that messages from 65,472 bytes on reach, and those of a few hundred bytes to a few kilobytes.
 LARGE_SHARE, LARGE_LATENCY = 0.940694, 11.6436
 SMALL_SHARE, SMALL_LATENCY = 0.608902, 2.0

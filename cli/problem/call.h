@@ -17,7 +17,7 @@
 
 namespace fovea::cli {
 
-/// What computes the outputs. Both give the same result up to rounding.
+/// The code that computes the outputs. Both give the same result up to rounding.
 enum class AttendEngine {
   kForward,   ///< the kernels of attention_forward
   kReference  ///< the reference, for float64

@@ -124,7 +124,7 @@ MapCells rollout_map(const RolloutReport& report) {
                   .pool = Pool::kSum,
                   .cells = convert(report.shares, DType::kFloat32),
                   .pairs = Tensor(DType::kInt64, shape)};
-  // What the token cannot depend on is drawn as masked.
+  // Draw as masked what the token cannot depend on.
   for_each_index(shape, [&](const Index& at) {
     map.pairs.at<std::int64_t>(at) = report.shares.at<double>(at) > 0.0 ? 1 : 0;
   });

@@ -22,7 +22,7 @@ struct SceneFile {
 /// Returns the files in order. Defined in a source file that cli/CMakeLists.txt generates.
 std::vector<SceneFile> scene_files();
 
-/// What the command line says about inputs.
+/// The inputs that the command line names.
 struct ViewSources {
   std::vector<std::string> files = {};
   AttendArguments problem = {};  ///< options for tensors, masks and scores

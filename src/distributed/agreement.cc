@@ -25,7 +25,7 @@ constexpr std::size_t kMaxText = 400;
 
 enum class Outcome : std::uint8_t { kDone, kInvalid, kStopped, kFailed };
 
-/// What a rank tells the others: its outcome, with the text of its error, or of an argument.
+/// The message of a rank to the others: its outcome, with the text of its error, or of an argument.
 struct Report {
   Outcome outcome = Outcome::kDone;
   std::uint16_t argument_size = 0;  // of InvalidArgument::argument()

@@ -20,8 +20,9 @@ struct KeyPiece {
   int last_step = 0;       ///< the last step at which a rank needs it; 0: only the owner
 };
 
-/// Who needs which keys. At step t, the pieces of rank r are at rank r + t (modulo the ranks). Each
-/// range of a rank is one piece, or is cut so that keys that no other rank needs do not travel.
+/// The keys that each rank needs. At step t, the pieces of rank r are at rank r + t (modulo the
+/// ranks). Each range of a rank is one piece, or is cut so that keys that no other rank needs do
+/// not travel.
 class RingPlan {
  public:
   /// `needed` has the positions that this rank needs of each range of `ranges_of(keys)`.

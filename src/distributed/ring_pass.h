@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the passes over the ring have in common: which pairs of ranges are computed, messages of
+// Common code of the passes over the ring: the pairs of ranges to compute, messages of
 // keys and values, errors and progress.
 
 #pragma once

@@ -64,7 +64,7 @@ class Scale {
   double top_ = 1.0;
 };
 
-/// How a cell is drawn.
+/// The drawing of a cell.
 enum class CellKind : std::uint8_t { kMasked, kNan, kWeight };
 CellKind kind_of(const MapCells& map, std::int64_t row, std::int64_t column);
 
@@ -90,7 +90,7 @@ class CellList {
   std::span<const std::int64_t> pairs_;
 };
 
-/// How a map is drawn.
+/// The drawing of a map.
 struct MapLook {
   ColorMap colors = ColorMap::kViridis;
   std::string colors_name = "viridis";

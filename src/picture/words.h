@@ -24,13 +24,13 @@ struct MapWords {
   /// Names of all queries and keys of the problem; empty if there are none.
   std::vector<std::string> query_tokens;
   std::vector<std::string> key_tokens;
-  /// What a row, a column and a number of the map are.
+  /// The names of a row, a column and a number of the map.
   std::string down = "query";
   std::string across = "key";
   std::string value = "weight";
 };
 
-/// What a map is of, for its words.
+/// The subject of a map, for its text.
 struct MapSubject {
   std::string name;           ///< "layers.3 of run.safetensors"
   std::string model, source;  ///< of a recording; may be empty

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a recorded attention must fulfil, for reader and writer. Messages say which tensor is meant.
+// Checks of a recorded attention, shared by reader and writer. Messages name the tensor.
 
 #pragma once
 

@@ -195,7 +195,7 @@ AttentionOptions read_options(const JsonNode& node, const RecordedAttention& att
   const auto written = node.find("options");
   if (!written) return options;
   const ProblemShape shape = attention.shape();
-  // What is not understood here would change the weights.
+  // Unknown entries are refused, because they would change the weights.
   written->require_object({"score", "mask", "alignment"});
   if (const auto score = written->find("score")) {
     score->require_object({"scale", "softcap", "bias", "alibi", "relative", "sinks"});

@@ -23,7 +23,7 @@ inline constexpr std::string_view kVersionKey = "fovea.recording";
 inline constexpr std::string_view kVersion = "1";
 inline constexpr std::string_view kContentKey = "fovea";
 
-/// What the metadata says, apart from the attentions and tokens.
+/// The metadata, apart from the attentions and tokens.
 struct Heading {
   std::string model;
   std::string source;
@@ -43,8 +43,8 @@ using OptionNaming = std::function<std::string(const RecordedAttention& of, std:
 Metadata write_metadata(const Heading& heading, const std::vector<RecordedAttention>& attentions,
                         const std::vector<TokenList>& tokens, const OptionNaming& name);
 
-/// What is read from the metadata before any tensor is looked up: attentions without tensors and
-/// options.
+/// The part of the metadata that is read before any tensor is looked up: attentions without tensors
+/// and options.
 struct Description {
   Heading heading;
   scene::JsonDocument document;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a recording has, and the options of an attention, in words.
+// Descriptions of a recording and of the options of an attention, in words.
 
 #pragma once
 

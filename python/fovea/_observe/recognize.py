@@ -22,7 +22,7 @@ Read = Callable[[int, int], Tensor]
 
 
 class _Extent(NamedTuple):
-    """What one pass over a mask [batch, q_len, kv_len] collects, in absolute positions."""
+    """Results of one pass over a mask [batch, q_len, kv_len], in absolute positions."""
 
     first: Tensor  # [batch, q_len] the first visible key of each query; meaningless for fully masked rows
     last: Tensor  # [batch, q_len] the last one

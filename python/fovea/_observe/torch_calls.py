@@ -46,7 +46,7 @@ def _autocast(tensor: Tensor) -> Tensor:
 
 
 class Caller(NamedTuple):
-    """Who called, the function that computes attention (None: Fovea), whether observers receive the call, and masks of
+    """The caller, the function that computes attention (None: Fovea), whether observers receive the call, and masks of
     earlier calls."""
 
     module: torch.nn.Module | None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording adds to the modules of a model inside its block."""
+"""Hooks that a recording adds to the modules of a model inside its block."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the attentions of a model are: the name, the layer and the kind of each, from the paths of its modules and the
+"""The places of attentions in a model: the name, the layer and the kind of each, from the paths of its modules and the
 order of their calls."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _CROSS = ("cross", "encoder_attn", "encdec", "encoder_attention")
 
 
 class Place(NamedTuple):
-    """Where an attention is in a model."""
+    """The place of an attention in a model."""
 
     name: str
     layer: int

@@ -69,7 +69,7 @@ class _Attention:
 
 
 class Recorder:
-    """What a block of record() yields.
+    """The value of a block of record().
 
     path   the file that will be written
     bytes  the size of the tensors so far

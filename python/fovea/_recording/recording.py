@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _engine: Any = _fovea  # includes the private functions that the stubs omit
 _Kind = Literal["self", "encoder", "decoder", "cross"]
 _Store = Literal["float32", "bfloat16", "float16"]
-# What names an attention and a head in the tables.
+# The columns that name an attention and a head in the tables.
 _NAMED: list[tuple[str, type]] = [("name", object), ("layer", int), ("kind", object), ("batch", int), ("head", int)]
 
 

@@ -18,7 +18,7 @@ _HEAD = re.compile(r"([\w-]+)\.(\d+)")
 
 @dataclasses.dataclass(frozen=True)
 class ViewState:
-    """What the page of a viewer shows.
+    """The state of a viewer's page.
 
     page    "map", "text", "heads", "compare", "scene", or "start" for the list of inputs
     input   the id of the input, "" on the start page; View.inputs lists them

@@ -63,7 +63,7 @@ class View:
 
     @property
     def state(self) -> ViewState:
-        """What the page shows: layer, head, centre, scale and locked cell (fovea.ViewState). The page reports it
+        """The state of the page: layer, head, centre, scale and locked cell (fovea.ViewState). The page reports it
         within half a second.
 
         Can be set to a ViewState, or to a dict of the fields that change. Raises ValueError if the inputs do not have

@@ -158,7 +158,8 @@ class Layer : public Model {
   static constexpr std::size_t kMaxInputs = 3;
   using Inputs = std::array<MutableTensorView, kMaxInputs>;
 
-  /// What may be called after forward(): backward() and look(), only look(), or neither.
+  /// The functions that may be called after forward(): backward() and look(), only look(), or
+  /// neither.
   enum class Next : std::uint8_t { kBackward, kLook, kNone };
 
   /// Runs work(inputs) on copies that live until the next forward, so that the caller may change

@@ -21,7 +21,7 @@
 
 namespace fovea::engine {
 
-/// Where a worker may run. Every function may fail, which costs only speed.
+/// The processors on which a worker may run. Every function may fail, which costs only speed.
 class Placement {
  public:
 #if defined(__linux__)

@@ -37,7 +37,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMaxWorkers = 1023;
 constexpr int kMaxJobs = 64;  // concurrent calls; any further one runs on its caller alone
 
-// How long a thread spins before it sleeps.
+// The time for which a thread spins before it sleeps.
 constexpr std::chrono::microseconds kMaxSpin{50};
 // A short call that follows another one within this time wakes a worker. Less than kMaxSpin, so
 // that the worker is still awake for the next call of a series.

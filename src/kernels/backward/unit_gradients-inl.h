@@ -22,7 +22,7 @@ HWY_INLINE Vector weight_of(Vector x) {
   return Numbers::exact_weight(fovea::HWY_NAMESPACE::simd_math::at_most(Floats(), 0.0f, x));
 }
 
-/// Where the operands of a unit are stored: keys in ascending order, two at a time.
+/// The memory of the operands of a unit: keys in ascending order, two at a time.
 template <class Numbers>
 struct UnitOperands {
   float* weights;          // P, two tiles of [parts][16 keys][16 pairs of queries i and i + 16]

@@ -13,7 +13,7 @@
 
 namespace fovea::kernels {
 
-/// What the forward pass asks of the plan.
+/// Sizes that the forward pass requires of the plan.
 struct ForwardSizes {
   std::int64_t panel_lanes = 0;     // queries of a panel
   std::int64_t in_place_lanes = 0;  // the same for items in place

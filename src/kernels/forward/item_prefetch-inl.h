@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a work item of the forward pass prefetches while it computes: the rows of the next block of
+// Prefetching while a work item of the forward pass is computed: the rows of the next block of
 // keys and values, the next queries, and the rows of contexts that are written next.
 
 #if defined(FOVEA_KERNELS_FORWARD_ITEM_PREFETCH_INL_H_) == defined(HWY_TARGET_TOGGLE)

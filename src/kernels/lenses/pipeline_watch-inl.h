@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the weights of a block add to the lenses while the pipeline of the tile unit computes them
+// Updates the lenses with the weights of a block while the pipeline of the tile unit computes them
 // (amx_lenses-inl.h).
 
 #pragma once
@@ -26,7 +26,7 @@ constexpr std::int64_t kMiddle = 32;
 constexpr float kLeastExponent = -150.0f;
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
-/// Where a part of a block is, and where its results belong.
+/// The keys of a part of a block, and the memory for its results.
 struct WatchPlace {
   std::int64_t block, first_key, keys;  // the keys from `first_key` of the block on
   const float* least;                   // [lanes], scores above it are hits
@@ -38,7 +38,7 @@ struct WatchPlace {
   std::uint32_t* hits;
 };
 
-/// What a block of the pipeline adds to the lenses; a watch of BlockWeights. Without kAny, only for
+/// The sums of a block for the lenses; a watch of BlockWeights. Without kAny, only for
 /// blocks without hidden keys and pools of sums. Members are not arrays, so that compilers keep
 /// them in registers.
 template <bool kAny>

@@ -47,7 +47,7 @@ HWY_EXPORT(has_fma);
 // The portable fallback is EMU128, or HWY_SCALAR for compilers that miscompile EMU128.
 constexpr std::int64_t kFallback = HWY_TARGETS & (HWY_EMU128 | HWY_SCALAR);
 
-/// What a target has beyond Highway's.
+/// The instructions of a target beyond those of Highway's.
 enum class Extension { kNone, kBf16Dots, kTiles, kEmulatedBf16Dots, kEmulatedTiles };
 
 struct Target {

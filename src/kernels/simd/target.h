@@ -33,8 +33,8 @@ std::string active_target();
 /// Throws InvalidArgument if choose_target() does.
 bool fma_active();
 
-/// How the kernels execute special instructions: not at all, by the CPU, or emulated, for tests on
-/// other CPUs.
+/// The execution of special instructions by the kernels: not at all, by the CPU, or emulated, for
+/// tests on other CPUs.
 enum class UnitKind { kNone, kHardware, kEmulated };
 /// Returns how pairs of bfloat16 are multiplied, the purpose of vdpbf16ps of AVX-512: by the CPU on
 /// the target "AVX3_BF16", emulated on "AVX3_BF16_EMULATED". Throws InvalidArgument if

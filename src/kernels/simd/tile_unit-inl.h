@@ -4,7 +4,7 @@
 // two implementations, the instructions of AMX-BF16 and an emulation that gives the same bits
 // (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, TDPBF16PS).
 //
-// What the kernels rely on:
+// Properties of the instructions that the kernels rely on:
 //   - A product takes 16 cycles, and chains of products with one sum run at full speed.
 //   - `tilezero` is slow: load a tile of zeros instead.
 //   - Stores take many slots of the vector ports. Store a sum just before its register is loaded

@@ -238,7 +238,7 @@ class AmxBlocks : public LaneContexts<Numbers> {
 
  private:
   static constexpr std::int64_t kTileFloats = kTileWords<Numbers>;
-  /// What is known of a block: not packed, finite values, values so large that a weight above 1
+  /// The state of a block: not packed, finite values, values so large that a weight above 1
   /// might overflow, values that are not finite.
   static constexpr std::uint8_t kUnpacked = 0, kUsual = 1, kLarge = 2, kNotFinite = 3;
   static constexpr float kLargeValue = 0x1p80f;

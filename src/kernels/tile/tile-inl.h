@@ -40,8 +40,8 @@ enum class Finish {
   kAccumulate,  // C = per_lane * C + sum
 };
 
-/// What kAddMaximum adds: row i of C has its numbers at `numbers` + i * `stride`. `scale` is
-/// ignored, as if it were 1, if Arithmetic::kScalesQueries.
+/// The numbers that kAddMaximum adds: row i of C has its numbers at `numbers` + i * `stride`.
+/// `scale` is ignored, as if it were 1, if Arithmetic::kScalesQueries.
 struct Addend {
   const float* numbers;
   std::int64_t stride;

@@ -31,7 +31,7 @@ struct Cell {
   double heat = std::numeric_limits<double>::quiet_NaN();
   /// The numbers and signs of a written-out sum, for formats that align them; `text` has them too.
   std::vector<std::string> parts = {};
-  /// Where the bar that `text` draws begins and ends, as shares of the column's width.
+  /// The begin and end of the bar that `text` draws, as shares of the column's width.
   std::optional<std::pair<double, double>> bar = {};
 };
 

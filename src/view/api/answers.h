@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the explorer answers, as JSON.
+// The results of the explorer as JSON.
 
 #pragma once
 

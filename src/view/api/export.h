@@ -32,7 +32,7 @@ inline constexpr std::string_view kExportArguments = "format,rows,cols,size,redu
 /// allowed.
 ExportRequest parse_export(const Arguments& arguments, const Layer& layer, std::int64_t head);
 
-/// What a file says about its origin, copied from the input.
+/// The origin of an exported file, copied from the input.
 struct ExportOrigin {
   std::string model, source;
   Layer layer;

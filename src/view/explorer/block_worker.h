@@ -12,7 +12,7 @@
 
 namespace fovea::view {
 
-/// What to compute of a row block.
+/// The part of a row block to compute.
 enum class BlockPart : std::uint8_t { kLse, kCells, kPreview };
 
 /// Computes and stores row blocks of one head at a time.

@@ -94,7 +94,7 @@ struct PassProgress {
   std::optional<double> seconds_left = {};
 };
 
-/// What is known about a head without computing anything.
+/// Facts about a head that need no computation.
 struct HeadStatus {
   int levels = 1;                 ///< the coarsest level, levels - 1, fits one tile
   int base_level = 0;             ///< tiles of this and all coarser levels come from the pass

@@ -36,9 +36,9 @@ inline TileKey thumbnail_key(const HeadPlace& head, Pool reduce) {
   return {head, {.reduce = reduce, .level = -1}};
 }
 
-/// What the requests of an Explorer share. Tensors, lse and cells of heads are touched by the
-/// scheduler's thread alone; the lock protects heads, the cache, and tasks that further requests
-/// may join.
+/// The data that the requests of an Explorer share. Tensors, lse and cells of heads are touched by
+/// the scheduler's thread alone; the lock protects heads, the cache, and tasks that further
+/// requests may join.
 struct ExplorerParts {
   using Clock = std::chrono::steady_clock;
   using HeadKey = std::tuple<std::size_t, std::size_t, std::int64_t>;

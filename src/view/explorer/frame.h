@@ -51,7 +51,7 @@ constexpr Code larger_code(Code a, Code b) {
   return larger == kUnknownCode && smaller != kHiddenCode ? smaller : larger;
 }
 
-/// What is known about the cells of a row block, or of a row of cells.
+/// The state of the cells of a row block, or of a row of cells.
 enum class RowState : std::uint8_t {
   kUnknown = 0,  ///< nothing
   kPreview = 1,  ///< cells of some of their queries
@@ -65,7 +65,7 @@ inline constexpr std::uint8_t kHasNan = 4;
 inline constexpr std::uint8_t kPreview = 8;  ///< a row is not final
 }  // namespace frame_flags
 
-/// What a frame says about its cells before the codes.
+/// The description of a frame's cells, which precedes the codes.
 struct FrameHeader {
   Pool reduce = Pool::kMax;  ///< kMean or kMax
   int level = 0;

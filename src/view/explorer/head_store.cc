@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is known about one head (head_store.h).
+// The stored results of one head (head_store.h).
 
 #include "view/explorer/head_store.h"
 

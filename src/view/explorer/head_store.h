@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is known about one head: the lse of its rows, the cells of its row blocks, and how far the
-// pass is.
+// The stored results of one head: the lse of its rows, the cells of its row blocks, and the
+// progress of the pass.
 
 #pragma once
 

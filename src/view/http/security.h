@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may ask: only pages of this server, opened with the URL that the program printed. Protects
-// against other sites in the same browser (DNS rebinding, cross-site requests) and other users of
-// the same machine.
+// Accepts requests only of pages of this server, opened with the URL that the program printed.
+// Protects against other sites in the same browser (DNS rebinding, cross-site requests) and other
+// users of the same machine.
 
 #pragma once
 

@@ -37,7 +37,7 @@ constexpr std::size_t kMaxBuffer = std::size_t{kMaxFields} + kMaxBody;
 constexpr std::int64_t kMaxConnections = 64;
 constexpr std::chrono::seconds kRequestTime(10), kIdleTime(30), kFarewellTime(1);
 
-/// What connections share.
+/// The data that connections share.
 struct Shared {
   HttpHandler handler;
   std::vector<std::pair<std::string, std::string>> fields;
