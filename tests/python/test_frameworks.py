@@ -4,6 +4,7 @@ tests of torch and JAX run if these are installed."""
 
 import array
 import gc
+import importlib
 import subprocess
 import sys
 import weakref
@@ -170,6 +171,10 @@ def test_torch():
         fovea.attention(query, key.to("meta"), value)
     with raises(ValueError, "query", "Tensor without values", "transformed"):
         torch.func.vmap(lambda one: fovea.attention(one, key, value))(query[None])
+    with importlib.import_module("torch._subclasses").FakeTensorMode():
+        fake = torch.randn(2, 5, 8)
+        with raises(ValueError, "query", "FakeTensor without values"):
+            fovea.attention(fake, fake, fake)
     with raises(TypeError, "value", "int32"):
         fovea.attention(query, key, value.int())
 

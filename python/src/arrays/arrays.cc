@@ -354,6 +354,14 @@ void Array::read_tensor(const nb::dlpack::dltensor& tensor, bool read_only,
   }
   const auto* const first = static_cast<const std::byte*>(tensor.data);
   const void* const data = first == nullptr ? nullptr : first + tensor.byte_offset;
+  const bool is_empty = std::any_of(tensor.shape, tensor.shape + tensor.ndim,
+                                    [](std::int64_t extent) { return extent == 0; });
+  if (data == nullptr && !is_empty) {  // FakeTensors of PyTorch
+    raise_value_error(
+        "{}: expected memory of the CPU, got {} without values, as functions get that are traced "
+        "or transformed",
+        request.name, describe(source_));
+  }
   if (tensor.strides != nullptr) {
     set_view(data, dtype, tensor.ndim, tensor.shape, [&](int dim) { return tensor.strides[dim]; });
   } else {
