@@ -28,7 +28,7 @@ _engine: Any = _fovea  # includes the private functions that the stubs omit
 
 def drawn_seed() -> int:
     """Returns a seed of dropout from PyTorch's generator, which torch.manual_seed() and checkpoints restore."""
-    return int(torch.randint(2**63 - 1, ()))
+    return int(torch.randint(2**63 - 1, (), device="cpu"))
 
 
 @dataclasses.dataclass(frozen=True)

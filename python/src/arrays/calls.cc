@@ -183,8 +183,9 @@ void add_function(nb::module_& module, const char* attribute, const char* shown_
 
 double number(PyObject* object, const char* name) {
   if (!PyFloat_CheckExact(object) && is_tensor_of_torch(object) && requires_gradient(object)) {
-    raise_type_error("{}: expected a number, got a tensor that requires a gradient; there is none",
-                     name);
+    raise_type_error(
+        "{}: expected a number, got a tensor that requires a gradient, which it would not get",
+        name);
   }
   const double value = PyBool_Check(object) ? -1.0 : PyFloat_AsDouble(object);
   if (PyBool_Check(object) || (value == -1.0 && PyErr_Occurred() != nullptr)) {
