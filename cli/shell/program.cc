@@ -86,7 +86,11 @@ void refuse_values(const CLI::App& app, int argc, const char* const* argv) {
       if (name.starts_with("--")) option = at->get_option_no_throw(name);
       at = at->get_subcommands().empty() ? nullptr : at->get_subcommands().front();
     }
-    if (option == nullptr || option->get_expected_min() > 0) continue;
+    if (option == nullptr) continue;
+    if (option->get_expected_min() > 0) {
+      if (mark == argument.size()) i += option->get_expected_min();  // its values
+      continue;
+    }
     if (option->get_expected_max() == 0 && mark < argument.size()) {
       throw UsageError(
           fmt::format("{}: expected no value, got \"{}\"", name, argument.substr(mark + 1)));

@@ -64,7 +64,9 @@ def _given(
 def _numbers_of(options: dict[str, Any]) -> Tensor | None:
     """Returns the numbers that determine a call's dropout."""
     dropout = options.get("dropout")
-    return None if dropout is None else torch.tensor([dropout.seed >> 32, dropout.seed & 0xFFFFFFFF, dropout.call])
+    if dropout is None:
+        return None
+    return torch.tensor([dropout.seed >> 32, dropout.seed & 0xFFFFFFFF, dropout.call], device="cpu")
 
 
 def _share(gradient: Tensor | None, name: str, ranks: Any) -> Tensor | None:
@@ -200,7 +202,8 @@ def attention(
     sinks     numbers, or a tensor that may require a gradient
     mask      a fovea.Mask, or a bool tensor
     dropout   a fovea.Dropout; create a new one for each call: fovea.Dropout(0.1). Within
-              torch.utils.checkpoint, pass a seed, or create it outside
+              torch.utils.checkpoint, pass a seed, or create it outside: PyTorch does not restore the
+              stream of seeds, and gradients would be those of other weights
 
     Returns context, or with return_lse=True (context, lse), both part of the graph. The backward pass is
     fovea.attention_backward(); scores and weights are not kept for it.

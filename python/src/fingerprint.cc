@@ -18,24 +18,27 @@ using namespace nb::literals;
 namespace fovea::python {
 namespace {
 
-/// Every step is a bijection of the state, so that a change of a single word changes the result's
-/// lane. Lanes are independent, so that compilers vectorise the loop.
+/// Every step is a bijection of a lane's state that carries bits up by the product and down by the
+/// shift. Lanes are independent, so that their products overlap.
 std::uint64_t fingerprint(const unsigned char* from, std::size_t size) {
-  constexpr std::size_t kWords = 16;
-  constexpr std::uint32_t kFactor = 0x9E3779B1;  // odd
-  std::array<std::uint32_t, kWords> lanes{}, words{};
+  constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15;  // odd
+  const auto mix = [](std::uint64_t state, std::uint64_t word) {
+    state = (state ^ word) * kFactor + 1;
+    return state ^ (state >> 32);
+  };
+  std::array<std::uint64_t, 8> lanes{}, words{};
   const auto add = [&] {
-    for (std::size_t i = 0; i < kWords; ++i) lanes[i] = (lanes[i] ^ words[i]) * kFactor + 1;
+    for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i] = mix(lanes[i], words[i]);
   };
   for (; size >= sizeof(words); size -= sizeof(words), from += sizeof(words)) {
     std::memcpy(words.data(), from, sizeof(words));
     add();
   }
   words.fill(0);
-  std::memcpy(words.data(), from, size);
+  if (size > 0) std::memcpy(words.data(), from, size);
   add();
   std::uint64_t all = size;
-  for (const std::uint32_t lane : lanes) all = (all ^ lane) * 0x9E3779B97F4A7C15 + (all >> 29);
+  for (const std::uint64_t lane : lanes) all = mix(all, lane);
   return all;
 }
 

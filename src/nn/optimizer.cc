@@ -121,8 +121,8 @@ double Schedule::rate(std::int64_t steps) const {
   if (!(peak >= 0.0 && std::isfinite(peak)))
     fail("peak: expected a number of 0 or more, got {}", peak);
   if (warmup < 0) fail("warmup: expected 0 steps or more, got {}", warmup);
-  if (kind == Kind::kCosine && total <= warmup) {
-    fail("total: expected more than the {} steps of the warm-up, got {}", warmup, total);
+  if (kind == Kind::kCosine && total <= 0) {
+    fail("total: expected 1 step or more for a cosine, got {}", total);
   }
   if (steps < 0) fail("steps: expected 0 or more, got {}", steps);
   const auto step = static_cast<double>(steps + 1);

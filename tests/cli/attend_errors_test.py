@@ -103,6 +103,7 @@ MISUSE = [
 ]
 BAD_INPUT = [
     # Files and names.
+    ("--query --causal=1.npy --key k.npy --value v.npy", "--query: --causal=1.npy: "),
     ("--input all.npz --query missing.npy", "--query: missing.npy: ", "No such file or directory"),
     ("--input missing.npz", "--input: missing.npz: ", "No such file or directory"),
     ("--input q.npy", "--input: expected an .npz or .safetensors file with query, key and value, got q.npy"),

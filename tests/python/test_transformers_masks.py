@@ -230,6 +230,22 @@ def test_masks_that_numpy_changes(floats):
         torch.testing.assert_close(found.transpose(1, 2), right)
 
 
+def test_masks_with_two_changes():
+    """Changes of which each would undo the other in a weak hash."""
+    query, key, value = torch.randn(3, 1, 2, 64, 8)
+    visible = torch.ones(1, 1, 64, 64, dtype=torch.bool).tril()
+    floats = torch.where(visible, 0.0, -torch.inf)
+    random = np.random.default_rng(1)
+    for mask, shown, hidden in ((visible, True, False), (floats, 0.0, -torch.inf)):
+        for _ in range(50):
+            row, column = random.integers(32, 64), random.integers(1, 32)
+            array = mask.numpy()
+            array[0, 0, row, column], array[0, 0, row - 16, 63 - column // 2] = hidden, shown
+            found, _ = fovea.transformers.attention(torch.nn.Module(), query, key, value, mask)
+            right = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask)
+            torch.testing.assert_close(found.transpose(1, 2), right)
+
+
 def test_none_if_nothing_is_masked():
     arguments = {"mask_function": hf.bidirectional_mask_function, "allow_is_bidirectional_skip": True}
     assert fovea.transformers.mask(2, 5, 5, **arguments) is None

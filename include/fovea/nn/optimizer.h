@@ -74,7 +74,7 @@ struct FOVEA_API Schedule {
   std::int64_t total = 0;
 
   /// Returns the learning rate of the next step, after `steps` completed steps. Throws
-  /// InvalidArgument if a number is negative, or if a cosine does not end after the warm-up.
+  /// InvalidArgument if a number is negative, or if `total` is 0 for a cosine.
   double rate(std::int64_t steps) const;
 };
 

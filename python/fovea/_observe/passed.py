@@ -45,9 +45,21 @@ NOTHING_MASKED = Passed(None, 0)
 CAUSAL_FROM_TOP_LEFT = Passed(_fovea.causal(), 0, Causal())
 
 
+def _contents(tensor: Tensor) -> int | None:
+    """Returns a hash of the elements; None if there are none in memory."""
+    span = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    if span > 2 * tensor.numel():  # a part of a larger tensor, or empty
+        tensor = tensor.detach().contiguous()
+        span = tensor.numel()
+    address = tensor.data_ptr()
+    contents: int = _engine._fingerprint(address, span * tensor.element_size()) if address else None
+    return contents
+
+
 class _Seen:
     """Results for the tensors of the last calls. A tensor is known by its storage, which other tensors cannot take over
-    as long as the weak reference exists, and by its contents, because PyTorch does not notice what NumPy writes."""
+    as long as the weak reference exists, by its version, which PyTorch's changes in place increase, and by a hash of
+    its elements, because other changes, such as NumPy's, leave the version as it is."""
 
     LIMIT = 32
 
@@ -57,11 +69,12 @@ class _Seen:
 
     def get(self, tensor: Tensor, further: Hashable, compute: Callable[[], _T]) -> _T:
         """Returns the result for the tensor; computes it unless it is known."""
+        contents = _contents(tensor)
+        if contents is None:
+            return compute()
         storage = tensor.untyped_storage()
-        elements = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
-        size = elements * tensor.element_size() if tensor.numel() else 0
-        contents = _engine._fingerprint(tensor.data_ptr(), size)
-        view = tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype, contents
+        version = None if tensor.is_inference() else tensor._version
+        view = tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype, version, contents
         key = storage._cdata, view, further
         known = self._results.get(key)
         if known is not None:
@@ -181,13 +194,20 @@ def position_bias(
 
     The first layer of a stack computes the bias from its table, and the others get the same tensor.
     """
+    if bias.device.type != "cpu":
+        raise ValueError(
+            f'position_bias: expected a tensor on the CPU for attn_implementation="fovea", got {bias.device}'
+        )
     bias = bias[(None,) * (4 - bias.dim())]
 
-    def read() -> tuple[bool, _torch.RelativeTable | None]:
+    def read() -> tuple[bool, _torch.RelativeTable | None, int]:
         zero = not bias.requires_grad and not bool(bias.any())
-        return zero, None if zero else _table(module, bias, alignment)
+        table = None if zero else _table(module, bias, alignment)
+        return zero, table, 0 if table is None else table.table._version
 
-    zero, table = _biases.get(bias, (alignment, bias.requires_grad), read)
+    zero, table, version = _biases.get(bias, (alignment, bias.requires_grad), read)
+    if table is not None and table.table._version != version:  # another table than the one that gave the bias
+        zero, table, _ = read()
     return (None if zero or table is not None else bias), table
 
 

@@ -171,7 +171,7 @@ void add_schedule(nb::module_& module) {
       R"(Learning rates that grow linearly to `peak` over `warmup` steps, then follow `kind`.
 
 kind  "constant"; "inverse_root", decay by 1 / sqrt(step) (Vaswani et al. 2017, sec. 5.3); "cosine",
-      decay to 0 at step `total`, which must be after the warm-up)")
+      decay to 0 at step `total`)")
       .def(
           "__init__",
           [](nn::Schedule* self, double peak, const ScheduleWord& kind, std::int64_t warmup,
