@@ -52,7 +52,7 @@ def _contents(tensor: Tensor) -> int | None:
         tensor = tensor.detach().contiguous()
         span = tensor.numel()
     address = tensor.data_ptr()
-    contents: int = _engine._fingerprint(address, span * tensor.element_size()) if address else None
+    contents: int | None = _engine._fingerprint(address, span * tensor.element_size()) if address else None
     return contents
 
 

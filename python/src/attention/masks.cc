@@ -101,12 +101,14 @@ void add_masks(nb::module_& module) {
       .def(nb::self & nb::self)
       .def(nb::self | nb::self)
       // NumPy would apply the operators to each element of an array.
-      .def("__array_ufunc__",
-           [](const Mask&, const nb::args&, const nb::kwargs&) {
-             raise_type_error(
-                 "expected a fovea.Mask on both sides of & and |, such as "
-                 "fovea.dense(array), got an array or a number of NumPy");
-           })
+      .def(
+          "__array_ufunc__",
+          [](const Mask&, const nb::args&, const nb::kwargs&) {
+            raise_type_error(
+                "expected a fovea.Mask on both sides of & and |, such as "
+                "fovea.dense(array), got an array or a number of NumPy");
+          },
+          nb::sig("def __array_ufunc__(self, *inputs: typing.Any, **options: typing.Any) -> None"))
       .def("__repr__", repr)
       .def("matrix", matrix, "q_len"_a, "kv_len"_a, nb::kw_only(), "alignment"_a = "bottom-right",
            "batch"_a = 1, "q_heads"_a = 1, "item"_a = 0, "head"_a = 0,
