@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The time since a moment, for the durations that commands report.
+// Measures the durations that commands report.
 
 #pragma once
 

@@ -71,8 +71,8 @@ train::TrainingData read_data(const train::RunSettings& settings) {
   return data;
 }
 
-/// Returns the characters of one side of the pairs, with those of pairs kept to validate: the user
-/// does not know which they are.
+/// Returns the characters of one side of all pairs. Pairs of the same file that are kept to
+/// validate are included, because the user did not choose them.
 train::Vocabulary vocabulary(const train::TrainingData& data, const train::RunSettings& settings,
                              std::string train::Pair::*side) {
   std::vector<std::string_view> texts;

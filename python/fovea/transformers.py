@@ -196,7 +196,7 @@ def _problem(
         "sinks": None if s_aux is None else s_aux.flatten(),
     }
     if position_bias is not None:
-        # Without a mask, a single query may be at any position; a bias tells where a table's is.
+        # Without a mask, a single query may be at any position. A table's bias shows that it is at the last key.
         lone = attention_mask is None and query.shape[2] == 1
         alignment = key.shape[2] - 1 if lone else passed.alignment
         bias, options["relative"] = read_position_bias(module, position_bias, alignment)

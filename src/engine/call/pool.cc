@@ -37,12 +37,12 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMaxWorkers = 1023;
 constexpr int kMaxJobs = 64;  // concurrent calls; any further one runs on its caller alone
 
-// The time for which a thread spins before it sleeps.
+// The time that a thread spins before it sleeps.
 constexpr std::chrono::microseconds kMaxSpin{50};
 // A short call that follows another one within this time wakes a worker. Less than kMaxSpin, so
 // that the worker is still awake for the next call of a series.
 constexpr std::chrono::microseconds kSoon{25};
-// How long a worker's CPU time has to stand still before the worker counts as preempted.
+// A worker counts as preempted if its CPU time has not advanced for this time.
 constexpr std::chrono::microseconds kStandstill{20};
 constexpr int kMaxChecks = 100;  // of this kind, before the caller sleeps in any case
 

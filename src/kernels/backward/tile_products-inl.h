@@ -20,8 +20,8 @@
 // three parts would fill the L2 cache.
 //
 // push() is for units of 32 keys by 32 queries without masks, and without options between the
-// products. They form a pipeline (unit_pipeline-inl.h). The results have the same bits as those of
-// the functions for other units.
+// products. A pipeline computes them (unit_pipeline-inl.h), with the same bits as the functions for
+// other units.
 
 #pragma once
 

@@ -16,10 +16,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// 32 x 32 sums, in floats.
+/// The number of floats in a square of 32 x 32 sums.
 constexpr std::int64_t kSquare = 32 * 32;
 
-/// Sums with common weights, over several squares.
+/// The sums of several squares, with the same weights.
 struct SquareSums {
   Sums next;
   std::int64_t squares;             // that are left

@@ -143,8 +143,8 @@ struct NoWeights {
   static std::int64_t left() { return 0; }
 };
 
-/// The memory of the four sums that are in tile registers. Each is stored just before its register
-/// is loaded again.
+/// The addresses of four sums that are in tile registers. Each sum is stored just before its
+/// register is loaded again.
 struct Pending {
   float* at[4];
 };

@@ -138,8 +138,8 @@ TEST(AttentionMath, TanhWithinThreeUlp) {
 
 TEST(AttentionMath, TanhTimesAFactorWithinFourUlp) {
   kernels::choose_target();
-  // Dense samples near the bounds of polynomials: 0.605 of the one near zero, others of intervals
-  // of the table.
+  // Samples around the bounds between polynomials: 0.605 is that of the polynomial near zero, the
+  // others are those of the table's intervals.
   std::vector<float> numbers;
   for (const float middle : {0.605F, 0.73F, 0.855F, 1.48F, 1.73F, 3.48F, 7.48F, 9.48F}) {
     for (int i = -20000; i < 20000; ++i) {
