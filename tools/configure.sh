@@ -6,7 +6,7 @@
 # such as an edited CMakeLists.txt.
 #
 # A new build/release uses ccache if available. The wheel and the tests that use Fovea through add_subdirectory then
-# reuse objects compiled with the same options.
+# reuse objects compiled with the same options. A tree keeps its choice: another one would compile everything again.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,8 +27,8 @@ for switch in "$@"; do
 done
 [ "$reason" = yes ] || exit 0
 
-if [ "$preset" = release ] && command -v ccache >/dev/null; then
-  export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}  # CMake only reads it for a new tree
+if [ "$preset" = release ] && [ ! -e "$cache" ] && command -v ccache >/dev/null; then
+  switches+=("-DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}")
 fi
 echo "Configuring build/$preset"
 mkdir -p "build/$preset"

@@ -17,6 +17,7 @@ build | g++                | C++20 compiler                              | GCC 1
 build | cmake              | configures the build                        | CMake 3.25
 build | ninja-build        | runs the build                              | Ninja 1.10
 build | pkg-config         | finds libraries                             | pkg-config 0.29
+build | ccache             | shares compiled objects between builds      | ccache 4
 build | libfmt-dev         | formatting of messages and numbers          | {fmt} 9
 build | libhwy-dev         | portable SIMD                               | Highway 1.0.3
 build | libutf8proc-dev    | character widths in aligned text            | utf8proc 2.8
@@ -28,7 +29,6 @@ build | libcli11-dev       | parsing of command lines                    | CLI11
 build | libpng-dev         | attention maps as images                    | libpng 1.6
 build | libboost-dev       | the server of fovea view                    | Boost 1.74
 build | esbuild            | makes the scripts and styles of pages small | esbuild 0.17
-test  | ccache             | shares compiled objects between builds      | ccache 4
 test  | libgtest-dev       | unit tests                                  | GoogleTest 1.12
 test  | libgmock-dev       | matchers of the unit tests                  | GoogleMock 1.12
 test  | tidy               | checks that pages are well-formed           | HTML Tidy 5.6

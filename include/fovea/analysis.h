@@ -108,7 +108,7 @@ struct TokenScores {
   /// The weights of all keys j < p with the query's token, over the queries that have such a key.
   Tensor duplicate;
   /// The weights of all keys j <= p whose previous key j - 1 < p has the query's token, over the
-  /// queries that have such a key: what followed the token before (prefix matching).
+  /// same queries: what followed the token before (prefix matching).
   Tensor induction;
   /// [batch] int64: the number of queries with an earlier key of the same token, which duplicate
   /// and induction are means over. Without any, both are NaN.

@@ -57,9 +57,7 @@ class FOVEA_API Sharding {
   std::int64_t length() const { return length_; }
   int ranks() const { return static_cast<int>(ranges_.size()); }
   /// Returns the ranges of a rank: ascending, none empty, none adjacent to the next.
-  const std::vector<PositionRange>& ranges(int rank) const {
-    return ranges_[static_cast<std::size_t>(rank)];
-  }
+  const std::vector<PositionRange>& ranges(int rank) const;
   /// Returns the number of positions of a rank.
   std::int64_t length(int rank) const;
   /// Returns the rank that owns `position`.

@@ -24,6 +24,7 @@ struct Execution {
   /// workspace function returns. If empty, the call uses a thread-local workspace of the calling
   /// thread. That workspace grows to the largest size needed, is reused by later calls without
   /// allocation, and is freed when the thread ends. Float64 calls allocate from the heap instead.
+  /// Must overlap no input and no output.
   std::span<std::byte> workspace = {};
   /// A stop request ends the call within a fraction of a second with the exception Stopped.
   std::stop_token stop = {};

@@ -151,11 +151,12 @@ class FOVEA_API RecordingWriter {
   /// Returns the number of bytes of all tensors so far.
   std::int64_t bytes() const;
 
-  /// Completes the file and gives it its name.
+  /// Completes the file and gives it its name. Nothing can be added afterwards.
   void finish();
 
  private:
   class State;
+  State& unfinished();
   std::unique_ptr<State> state_;
 };
 

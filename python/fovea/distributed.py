@@ -85,7 +85,7 @@ def _is_communicator(group: object) -> bool:
     return any(base.__module__.partition(".")[0] == "mpi4py" for base in type(group).__mro__)
 
 
-def _mpi_transport(communicator: Any, timeout: float) -> Any:
+def _mpi_transport(communicator: Any) -> Any:
     """Returns the transport of a communicator, which keeps it as an attribute: its messages travel on a duplicate,
     which all ranks create together."""
     try:
@@ -102,17 +102,15 @@ def _mpi_transport(communicator: Any, timeout: float) -> Any:
         _keyval = MPI.Comm.Create_keyval()
     kept = communicator.Get_attr(_keyval)
     if kept is None:
-        kept = {}
+        kept = _mpi.transport(MPI._addressof(communicator))
         communicator.Set_attr(_keyval, kept)
-    if timeout not in kept:
-        kept[timeout] = _mpi.transport(MPI._addressof(communicator), timeout)
-    return kept[timeout]
+    return kept
 
 
 _keyval: int | None = None  # of the attribute
 
 
-def _transport_of(group: Any, timeout: float) -> Any:
+def _transport_of(group: Any) -> Any:
     if group is None:
         torch = sys.modules.get("torch")
         if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
@@ -122,7 +120,7 @@ def _transport_of(group: Any, timeout: float) -> Any:
             )
         group = torch.distributed.group.WORLD
     if _is_communicator(group):
-        return _mpi_transport(group, timeout)
+        return _mpi_transport(group)
     return _engine._python_transport(_TorchTransport(group))
 
 
@@ -207,8 +205,13 @@ def attention(
         >>> torch.distributed.init_process_group("gloo")
         >>> context = fovea.distributed.attention(query, key, value, sharding="zigzag", mask=fovea.causal())
     """
-    ranks = _engine._Ranks(_transport_of(group, timeout))
+    transport = _transport_of(group)
+    ranks = _engine._Ranks(transport)
     with ranks:  # which tells the other ranks about an error
+        if _is_communicator(group):
+            from . import _mpi  # type: ignore[attr-defined]
+
+            _mpi.set_timeout(transport, timeout)
         ranks.set_shardings(sharding, sharding if key_sharding is None else key_sharding)
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(query, torch.Tensor):

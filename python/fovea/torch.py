@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TypedDict, Unpack, overload
 
@@ -24,6 +25,13 @@ from . import _fovea
 __all__ = ["RelativeTable", "attention"]
 
 _engine: Any = _fovea  # includes the private functions that the stubs omit
+
+
+def autocasted(tensor: Tensor) -> Tensor:
+    """Converts a tensor as autocast does for scaled_dot_product_attention and flex_attention."""
+    if torch.is_autocast_enabled("cpu") and tensor.is_floating_point() and tensor.dtype != torch.float64:
+        return tensor.to(torch.get_autocast_dtype("cpu"))
+    return tensor
 
 
 def drawn_seed() -> int:
@@ -259,6 +267,27 @@ def _attention(
     return (context, lse) if return_lse else context
 
 
+def _autocast_scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, *args: Any, **options: Any
+) -> Tensor:
+    """fovea.scaled_dot_product_attention() within torch.autocast("cpu")."""
+    tensors = [
+        autocasted(one) if isinstance(one, Tensor) and (one is not attn_mask or _causal_bias(one) is None) else one
+        for one in (query, key, value, attn_mask)
+    ]
+    with torch.autocast("cpu", enabled=False):
+        return _engine.scaled_dot_product_attention(*tensors, *args, **options)
+
+
+def _causal_bias(mask: object) -> str | None:
+    """Returns the alignment of PyTorch's CausalBias, whose elements have no values; None for other masks."""
+    bias = sys.modules.get("torch.nn.attention.bias")
+    if bias is None or not isinstance(mask, bias.CausalBias):
+        return None
+    lower_right = mask.variant == bias.CausalVariant.LOWER_RIGHT and mask.seq_len_q != mask.seq_len_kv
+    return "bottom-right" if lower_right else "top-left"
+
+
 def _scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -270,11 +299,15 @@ def _scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     """fovea.scaled_dot_product_attention() if at least one tensor requires a gradient."""
-    arrays = [one.detach() if isinstance(one, Tensor) else one for one in (query, key, value, attn_mask)]
+    arrays = [one.detach() if isinstance(one, Tensor) else one for one in (query, key, value)]
+    causal_bias = _causal_bias(attn_mask)
+    arrays.append(attn_mask.detach() if isinstance(attn_mask, Tensor) and causal_bias is None else attn_mask)
     if not torch.is_grad_enabled():
         return _engine.scaled_dot_product_attention(*arrays, dropout_p, is_causal, scale, enable_gqa)
     _engine._check_scaled_dot_product_attention(*arrays, dropout_p, is_causal, scale, enable_gqa)
     _check_tensors(query=query, key=key, value=value)
+    if causal_bias is not None:
+        attn_mask = None
     if attn_mask is not None:
         attn_mask = torch.as_tensor(attn_mask)
 
@@ -297,13 +330,17 @@ def _scaled_dot_product_attention(
         options: dict[str, Any] = {"scale": scale, "alignment": "top-left"}
         if attn_mask is not None:
             options["mask" if attn_mask.dtype == torch.bool else "bias"] = attn_mask[at]
-        elif is_causal:
+        elif is_causal or causal_bias is not None:
             options["mask"] = _fovea.causal()
+            options["alignment"] = causal_bias or "top-left"
         if seed is not None:
             options["dropout"] = _fovea.Dropout(dropout_p, seed=seed, call=number)
         parts.append(attention(query[at], key[at], value[at], **options))
     if not outer:
         return parts[0]
     if not parts:
-        return query.new_zeros(shape) + (query.sum() + key.sum() + value.sum())
+        graph = query.sum() + key.sum() + value.sum()
+        if attn_mask is not None and attn_mask.is_floating_point():
+            graph = graph + attn_mask.sum().to(query.dtype)
+        return query.new_zeros(shape) + graph
     return torch.stack(parts).unflatten(0, outer)

@@ -126,6 +126,12 @@ def attention(
             'output_attentions: expected False for attn_implementation="fovea", got True; weights are not stored; '
             'use "eager"'
         )
+    if torch.jit.is_tracing():
+        raise ValueError(
+            'torch.jit.trace: expected another attn_implementation, such as "sdpa", got "fovea", which it does not see'
+        )
+    if torch.is_autocast_enabled("cpu"):
+        query, key, value = map(_torch.autocasted, (query, key, value))
     if isinstance(scaling, Tensor):  # keeps its gradient
         query, scaling = query * scaling, 1.0
     passed, options = _problem(

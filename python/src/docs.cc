@@ -316,7 +316,7 @@ query      [..., q_len,  head_dim]    leading dimensions are broadcast
 key        [..., kv_len, head_dim]
 value      [..., kv_len, value_dim]
 attn_mask  broadcasts to [..., q_len, kv_len]: bool, True where the key is visible; or float, added
-           to the scores
+           to the scores; or a CausalBias of torch
 dropout_p  in [0, 1): probability of dropping a weight. Each call drops different weights: it takes
            the next call number of the stream that manual_seed() starts (one for each index of the
            dimensions before batch and heads). For torch tensors, PyTorch's generator gives the seed
@@ -327,6 +327,7 @@ enable_gqa  True: in [..., heads, length, dim], the number of query heads may be
 
 Returns [..., q_len, value_dim], with query's array library and dtype. A fully masked row gives 0.
 Torch tensors may require a gradient, attn_mask included; the result is then part of the graph.
+Within torch.autocast("cpu"), they are cast as torch casts them.
 
 Raises TypeError and ValueError; the message has the argument, the expected and the actual value.)";
 

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 
 #include <mpi.h>
@@ -19,12 +20,23 @@ NB_MODULE(_mpi, module) {
   nb::module_::import_("fovea._fovea");  // has the type of the result
   module.def(
       "transport",
-      [](std::uintptr_t communicator, double timeout_seconds) {
-        const auto timeout = std::chrono::duration<double>(timeout_seconds);
-        return std::shared_ptr<fovea::distributed::Transport>(fovea::mpi::make_transport(
-            *reinterpret_cast<MPI_Comm*>(communicator),
-            {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)}));
+      [](std::uintptr_t communicator) {
+        return std::shared_ptr<fovea::distributed::Transport>(
+            fovea::mpi::make_transport(*reinterpret_cast<MPI_Comm*>(communicator)));
       },
-      "communicator"_a, "timeout_seconds"_a,
+      "communicator"_a,
       "Returns the transport on the communicator at an address, that of mpi4py.MPI._addressof().");
+  module.def(
+      "set_timeout",
+      [](fovea::distributed::Transport& transport, double seconds) {
+        if (!(seconds > 0 && seconds <= 1e9)) {
+          char message[100];
+          std::snprintf(message, sizeof message,
+                        "timeout: expected more than 0 and at most 1e9 seconds, got %g", seconds);
+          throw nb::value_error(message);
+        }
+        const std::chrono::duration<double> timeout(seconds);
+        fovea::mpi::set_timeout(transport, std::chrono::ceil<std::chrono::milliseconds>(timeout));
+      },
+      "transport"_a, "seconds"_a, "Sets the timeout of a result of transport().");
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +17,7 @@
 #include "cache/pages.h"
 #include "cache/rows.h"
 #include "cache/tokens.h"
+#include "core/tensor_memory.h"
 
 namespace fovea {
 namespace {
@@ -119,9 +121,19 @@ void KvCache::append(const TensorView& key, const TensorView& value, const Rotar
     }
     room = make_room(std::max({needed, 2 * room.capacity, kMinCapacity}), length_);
   }
-  write_rows(key, view_of(room.key, length_, needed), rotation ? &*rotation : nullptr,
+  const MutableTensorView new_keys = view_of(room.key, length_, needed);
+  const MutableTensorView new_values = view_of(room.value, length_, needed);
+  // Views of removed tokens may be where the new ones are written.
+  const auto apart = [&](const TensorView& given, const char* name) {
+    const Memory memory = memory_of(given, name);
+    const bool overwritten = memory.overlaps(memory_of(new_keys, "cache")) ||
+                             memory.overlaps(memory_of(new_values, "cache"));
+    return overwritten ? std::make_unique<Tensor>(given) : nullptr;
+  };
+  const auto key_copy = apart(key, "key"), value_copy = apart(value, "value");
+  write_rows(key_copy ? key_copy->view() : key, new_keys, rotation ? &*rotation : nullptr,
              {.first = length_});
-  write_rows(value, view_of(room.value, length_, needed), nullptr, {});
+  write_rows(value_copy ? value_copy->view() : value, new_values, nullptr, {});
   // The old memory is not released earlier, because `key` and `value` may be views of it.
   room_ = std::move(room);
   length_ = needed;

@@ -68,11 +68,16 @@ void RandomState::seed(std::uint64_t seed) {
 }
 
 void RandomState::refill() {
-  for (std::size_t i = 0; i < kStateWords; ++i) {
-    const std::uint32_t next = state_[(i + 1) % kStateWords];
-    const std::uint32_t y = (state_[i] & kUpperMask) | (next & kLowerMask);
-    state_[i] = state_[(i + kM) % kStateWords] ^ (y >> 1) ^ ((y & 1U) != 0 ? kMatrixA : 0U);
+  const auto renew = [this](std::size_t i, std::size_t next, std::size_t middle) {
+    const std::uint32_t y = (state_[i] & kUpperMask) | (state_[next] & kLowerMask);
+    state_[i] = state_[middle] ^ (y >> 1) ^ (-(y & 1U) & kMatrixA);
+  };
+  // Indices without remainders, so that the compiler uses SIMD.
+  for (std::size_t i = 0; i < kStateWords - kM; ++i) renew(i, i + 1, i + kM);
+  for (std::size_t i = kStateWords - kM; i + 1 < kStateWords; ++i) {
+    renew(i, i + 1, i + kM - kStateWords);
   }
+  renew(kStateWords - 1, 0, kM - 1);
   position_ = 0;
 }
 

@@ -96,6 +96,13 @@ void Sharding::add(int rank, PositionRange range) {
   }
 }
 
+const std::vector<PositionRange>& Sharding::ranges(int rank) const {
+  if (rank < 0 || rank >= ranks()) {
+    fail_argument("rank", "expected 0 or more and less than {}, got {}", ranks(), rank);
+  }
+  return ranges_[static_cast<std::size_t>(rank)];
+}
+
 std::int64_t Sharding::length(int rank) const {
   std::int64_t sum = 0;
   for (const PositionRange& range : ranges(rank)) sum += range.size();

@@ -63,9 +63,6 @@ void place(const TensorView& part, const Sharding& sharding, int rank,
 
 Tensor shard(const TensorView& whole, const Sharding& sharding, int rank) {
   check_length(whole, "whole", sharding.length());
-  if (rank < 0 || rank >= sharding.ranks()) {
-    fail_argument("rank", "expected 0 or more and less than {}, got {}", sharding.ranks(), rank);
-  }
   Shape shape = whole.shape();
   shape[2] = sharding.length(rank);
   Tensor part(whole.dtype(), shape);

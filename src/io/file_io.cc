@@ -34,7 +34,7 @@ std::string read_file(const std::string& path, std::int64_t most) {
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rb"));
   if (!file) throw IoError(fmt::format("{}: cannot be read: {}", path, error_text()));
   std::string content;
-  char buffer[1 << 16];
+  char buffer[1 << 13];  // fits on a small stack
   while (true) {
     const std::size_t count = std::fread(buffer, 1, sizeof(buffer), file.get());
     content.append(buffer, count);

@@ -34,12 +34,23 @@ std::string reason(std::string_view what) {
   return fit(visible(what), 240);
 }
 
+/// Destroys the values within `value`, deepest first. The library's destructor allocates memory for
+/// what an object or array contains, so where memory has run out, it would end the process.
+void empty(Json& value) {
+  if (!value.is_structured()) return;
+  for (Json& inner : value) empty(inner);
+  value.clear();
+}
+
 /// Builds the value from the parser's events, knows the path of the current value, and rejects
 /// oversized input before it costs time or memory. (The library's own parser with a callback takes
 /// quadratic time for long arrays of objects.)
 class Builder : public nlohmann::json_sax<Json> {
  public:
   explicit Builder(std::string_view root) : root_(root) {}
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+  ~Builder() override { empty(result_); }
 
   Json take() { return std::move(result_); }
 
@@ -167,7 +178,11 @@ JsonDocument parse_json(std::string_view text, std::string_view place) {
   }
   Builder builder(place);
   Json::sax_parse(text.begin(), text.end(), &builder);
-  return JsonDocument(std::make_shared<const Json>(builder.take()));
+  const auto destroy = [](Json* document) {
+    empty(*document);
+    delete document;
+  };
+  return JsonDocument(std::shared_ptr<const Json>(new Json(builder.take()), destroy));
 }
 
 bool JsonNode::is_null() const { return json_->is_null(); }

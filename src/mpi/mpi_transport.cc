@@ -36,9 +36,8 @@ constexpr std::chrono::microseconds kPause{50};
 class MpiTransport final : public Transport {
  public:
   MpiTransport(MPI_Comm communicator, const TransportOptions& options)
-      : timeout_(options.timeout),
-        grace_(std::min<Clock::duration>(options.timeout, kMaxGrace)),
-        creator_(std::this_thread::get_id()) {
+      : creator_(std::this_thread::get_id()) {
+    set_timeout(options.timeout);
     MPI_Comm_dup(communicator, &communicator_);
     MPI_Comm_rank(communicator_, &rank_);
     MPI_Comm_size(communicator_, &size_);
@@ -54,6 +53,11 @@ class MpiTransport final : public Transport {
     if (finalized != 0) return;
     abandon();
     MPI_Comm_free(&communicator_);
+  }
+
+  void set_timeout(std::chrono::milliseconds timeout) {
+    timeout_ = timeout;
+    grace_ = std::min<Clock::duration>(timeout, kMaxGrace);
   }
 
   int rank() const override { return rank_; }
@@ -209,7 +213,7 @@ class MpiTransport final : public Transport {
     requests_.clear();
   }
 
-  const Clock::duration timeout_, grace_;
+  Clock::duration timeout_{}, grace_{};
   const std::thread::id creator_;
   MPI_Comm communicator_ = MPI_COMM_NULL;
   int rank_ = 0;
@@ -225,6 +229,12 @@ class MpiTransport final : public Transport {
   std::vector<Heard> heard_;  // by rank
 };
 
+void check_timeout(std::chrono::milliseconds timeout) {
+  if (timeout.count() <= 0) {
+    fail_argument("timeout", "expected more than 0 ms, got {}", timeout.count());
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Transport> make_transport(MPI_Comm communicator, const TransportOptions& options) {
@@ -234,10 +244,15 @@ std::unique_ptr<Transport> make_transport(MPI_Comm communicator, const Transport
   if (initialized == 0 || finalized != 0) {
     fail_argument("communicator", "expected MPI to be initialized, and not finalized");
   }
-  if (options.timeout.count() <= 0) {
-    fail_argument("timeout", "expected more than 0 ms, got {}", options.timeout.count());
-  }
+  check_timeout(options.timeout);
   return std::make_unique<MpiTransport>(communicator, options);
+}
+
+void set_timeout(Transport& transport, std::chrono::milliseconds timeout) {
+  check_timeout(timeout);
+  auto* const own = dynamic_cast<MpiTransport*>(&transport);
+  if (own == nullptr) fail_argument("transport", "expected one of make_transport(), got another");
+  own->set_timeout(timeout);
 }
 
 }  // namespace fovea::mpi

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/fail.h"
 #include "nn/elementary.h"
 #include "nn/items.h"
 #include "nn/multiply.h"
@@ -97,6 +98,7 @@ void AdditiveAttention::prepare(const TensorView& keys, const TensorView& values
   }
   keep_lengths(lengths, batch, kv_len, lengths_);
   has_values_ = values.defined();
+  q_len_ = 0;  // until start()
   keys_ = key_rows;
   values_ = value_rows;
   kv_len_ = kv_len;
@@ -106,6 +108,8 @@ void AdditiveAttention::prepare(const TensorView& keys, const TensorView& values
 
 void AdditiveAttention::start(const TensorView& query) {
   const DType dtype = v_.value.dtype();
+  if (!keys_.defined()) throw InvalidArgument("keys", "expected prepare() before start()");
+  grad_projected_queries_ = {};  // until start_backward()
   query_ = as_rows_of_items(query, dtype, batch(), query_dim_, "query");
   q_len_ = query.extent(1);
   const std::int64_t rows = batch() * q_len_;
@@ -125,7 +129,26 @@ MutableTensorView AdditiveAttention::forward(const TensorView& query, const Tens
   return reshaped(context_, {batch(), q_len_, context_.extent(1)});
 }
 
+void AdditiveAttention::check_step(std::int64_t step) const {
+  if (step < 0 || step >= q_len_) {
+    fail_argument("step", "expected one of the {} of start(), got {}", q_len_, step);
+  }
+}
+
+/// Checks one row per item, at any distance.
+void AdditiveAttention::check_rows(const TensorView& rows, std::int64_t width,
+                                   std::string_view name) const {
+  const Shape expected{batch(), width};
+  if (rows.dtype() != v_.value.dtype() || rows.shape() != expected ||
+      (width > 1 && rows.strides()[1] != 1)) {
+    fail_argument(name, "expected {} {} with contiguous rows, got {} {}",
+                  dtype_name(v_.value.dtype()), to_string(expected), dtype_name(rows.dtype()),
+                  to_string(rows.shape()));
+  }
+}
+
 MutableTensorView AdditiveAttention::attend(std::int64_t step) {
+  check_step(step);
   affine(step_of(query_, q_len_, step), query_weight_.value,
          bias_ ? TensorView(bias_->value) : TensorView(),
          step_of(projected_queries_, q_len_, step));
@@ -216,6 +239,12 @@ void AdditiveAttention::attend_back(std::int64_t begin, std::int64_t end,
 
 void AdditiveAttention::attend_backward(std::int64_t step, const TensorView& grad_context,
                                         const MutableTensorView& grad_query) {
+  check_step(step);
+  if (!grad_projected_queries_.defined()) {
+    throw InvalidArgument("step", "expected start_backward() before the gradient of a step");
+  }
+  check_rows(grad_context, values_.extent(1), "grad_context");
+  check_rows(grad_query, query_dim_, "grad_query");
   attend_back(step, step + 1, grad_context);
   multiply({step_of(grad_projected_queries_, q_len_, step)}, {query_weight_.value}, grad_query,
            true);

@@ -181,6 +181,12 @@ MutableTensorView MultiHeadAttention::backward(const TensorView& grad_y,
   const DType dtype = in_weight_.value.dtype();
   const std::int64_t width = options_.width;
   const std::int64_t own = memory_.defined() ? width : width + 2 * kv_width_;
+  if (memory_.defined() != grad_memory.defined()) {
+    throw InvalidArgument("grad_memory", memory_.defined()
+                                             ? "expected a tensor, got none"
+                                             : "expected none after self-attention, got a tensor");
+  }
+  if (memory_.defined()) as_rows_of(grad_memory, dtype, memory_shape_, "grad_memory");
   const MutableTensorView grad_context = out_.backward(grad_y);
   const MutableTensorView grad_projected = grad_projected_.of(dtype, {x_.extent(0), own});
   MutableTensorView grad_of_memory;
@@ -203,7 +209,6 @@ MutableTensorView MultiHeadAttention::backward(const TensorView& grad_y,
   if (memory_.defined()) {
     const Projection of_memory = projection(width, 2 * kv_width_);
     const Shape rows{memory_.extent(0), width};
-    if (!grad_memory.defined()) throw InvalidArgument("grad_memory: expected a tensor, got none");
     affine_backward(grad_of_memory, memory_, of_memory.weight, of_memory.grad_weight,
                     of_memory.grad_bias, reshaped(grad_memory, rows), true);
   }

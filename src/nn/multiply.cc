@@ -32,8 +32,8 @@ double element(const Factor& f, std::int64_t row, std::int64_t column) {
 // threads, most bits of a 30 x 30 x 3000 product change. Therefore Fovea splits the result into
 // blocks that do not depend on the thread count, and computes each block on one thread. With
 // AVX-512, oneDNN distributes the whole product, because blocks would take up to 1.8 times as long
-// on two threads if the result is small and the sums are long. With AVX-512, no result was found to
-// depend on the thread count, but oneDNN does not guarantee that none does.
+// on two threads if the result is small and the sums are long; some of these then have other last
+// bits with another number of threads.
 bool in_blocks() {
   static const bool blocks =
       (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;

@@ -142,7 +142,9 @@ class RecordingWriter::State {
         });
     for (const TokenList& list : tokens_) write(list);
     spool_.finish(metadata);
+    is_finished_ = true;
   }
+  bool is_finished() const { return is_finished_; }
 
  private:
   static void for_each_tensor(
@@ -287,6 +289,7 @@ class RecordingWriter::State {
   std::vector<TokenList> tokens_;
   std::unordered_set<std::string> token_names_;
   std::unordered_multimap<std::size_t, std::string> option_tensors_;  // names, by the hash
+  bool is_finished_ = false;
 };
 
 RecordingWriter::RecordingWriter(const std::string& path, const RecordingOptions& options)
@@ -295,11 +298,20 @@ RecordingWriter::RecordingWriter(RecordingWriter&&) noexcept = default;
 RecordingWriter& RecordingWriter::operator=(RecordingWriter&&) noexcept = default;
 RecordingWriter::~RecordingWriter() = default;
 
-void RecordingWriter::add(const RecordedAttention& attention) { state_->add(attention); }
-void RecordingWriter::append(const RecordedAttention& part) { state_->append(part); }
-void RecordingWriter::describe(const RecordedAttention& attention) { state_->describe(attention); }
-void RecordingWriter::add(const TokenList& tokens) { state_->add(tokens); }
-std::int64_t RecordingWriter::bytes() const { return state_->bytes(); }
-void RecordingWriter::finish() { state_->finish(); }
+RecordingWriter::State& RecordingWriter::unfinished() {
+  if (!state_ || state_->is_finished()) {
+    throw InvalidArgument("recording", "expected one that is not finished and was not moved");
+  }
+  return *state_;
+}
+
+void RecordingWriter::add(const RecordedAttention& attention) { unfinished().add(attention); }
+void RecordingWriter::append(const RecordedAttention& part) { unfinished().append(part); }
+void RecordingWriter::describe(const RecordedAttention& attention) {
+  unfinished().describe(attention);
+}
+void RecordingWriter::add(const TokenList& tokens) { unfinished().add(tokens); }
+std::int64_t RecordingWriter::bytes() const { return state_ ? state_->bytes() : 0; }
+void RecordingWriter::finish() { unfinished().finish(); }
 
 }  // namespace fovea

@@ -157,8 +157,7 @@ bool Trainer::step(const std::vector<std::int64_t>& numbers) {
     throw Diverged(fmt::format(
         "the loss is {} at step {}; the checkpoint of step {} is kept in {}: "
         "a smaller learning rate may help",
-        value, state_.steps + 1, state_.steps / options_.validate_every * options_.validate_every,
-        folder_.path()));
+        std::abs(value), state_.steps + 1, saved_, folder_.path()));  // without the sign of NaN
   }
   translator.model().parameters().zero_gradients();
   translator.backward(loss.backward());
@@ -169,7 +168,15 @@ bool Trainer::step(const std::vector<std::int64_t>& numbers) {
   return !on_step || on_step({state_.steps, value, rate, batch.tokens});
 }
 
+std::optional<TrainEnd> Trainer::end_by_validation() const {
+  if (state_.best >= options_.until) return TrainEnd::kUntil;
+  if (options_.patience > 0 && state_.worse >= options_.patience) return TrainEnd::kPatience;
+  return std::nullopt;
+}
+
 TrainEnd Trainer::run() {
+  // A resumed run may have ended before.
+  if (const auto end = end_by_validation()) return *end;
   const auto pairs = static_cast<std::int64_t>(examples_.size());
   std::vector<std::vector<std::int64_t>> batches;
   std::int64_t epoch = -1;
@@ -184,8 +191,7 @@ TrainEnd Trainer::run() {
     const bool last = state_.steps == options_.steps;
     if (last || state_.steps % options_.validate_every == 0) {
       validate_and_save();
-      if (state_.best >= options_.until) return TrainEnd::kUntil;
-      if (options_.patience > 0 && state_.worse >= options_.patience) return TrainEnd::kPatience;
+      if (const auto end = end_by_validation()) return *end;
     }
     if (!goes_on) {
       save();

@@ -86,6 +86,8 @@ class Trainer {
   bool step(const std::vector<std::int64_t>& numbers);
   void save();
   void validate_and_save();
+  /// Returns the end of the run if the validations so far determine it.
+  std::optional<TrainEnd> end_by_validation() const;
 
   RunFolder folder_;
   Model& model_;

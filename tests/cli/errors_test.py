@@ -13,7 +13,7 @@ import time
 import unittest
 
 from support import (FOVEA, SOURCE, TIMEOUT_S, CliTest, await_handler, default_signals, environment,
-                     run, scene)
+                     limits_memory, run, scene)
 
 
 class DocumentedErrorsTest(CliTest):
@@ -127,6 +127,18 @@ class BadInputTest(CliTest):
         self.assertEqual(result.returncode, 2)
         self.assertIn("standard input", self.one_line(result.stderr))
         self.assertLess(time.monotonic() - begin, 5)
+
+    @limits_memory
+    def test_memory_runs_out(self):
+        path = self.write("large.json", scene(more=[[1.5] * 10] * 200_000))
+        ends = set()
+        for megabytes in range(80, 200, 12):
+            size = megabytes << 20
+            result = subprocess.run([FOVEA, "explain", path], capture_output=True, timeout=TIMEOUT_S, check=False,
+                                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)))
+            ends.add((result.returncode, "out of memory" in self.one_line(result.stderr)))
+        self.assertLessEqual(ends, {(1, True), (2, False)})
+        self.assertIn((1, True), ends)
 
     def test_endless_input(self):
         with open("/dev/zero", "rb") as zeros:

@@ -91,6 +91,22 @@ def test_ctrl_c_ends_a_long_call(call):
     assert float(after) == 12
 
 
+@pytest.mark.parametrize("call", ["fovea.causal().matrix", "fovea.Dropout(0.1, seed=1).kept"])
+def test_a_matrix_is_stored_once(call):
+    # A copy would also be made with the GIL, while no other thread runs and Ctrl-C waits.
+    result = python(f"""
+        import pathlib, re
+        def most():
+            return 1024 * int(re.search(r"VmHWM:\\s*(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1])
+        pathlib.Path("/proc/self/clear_refs").write_text("5")  # the maximum so far
+        before = most()
+        matrix = {call}(10000, 8000)
+        print((most() - before) / matrix.nbytes)
+    """)
+    assert result.returncode == 0, result.stderr
+    assert 0.5 < float(result.stdout) < 1.5
+
+
 # Passes of layers that take several seconds, after one on few rows.
 PASSES = {
     "forward": "layer.forward(np.ones((1, 200000, 64), np.float32))",

@@ -441,6 +441,40 @@ def test_a_function_without_a_module(path):
     assert "causal" in repr(fovea.Recording(path)["attention"])
 
 
+class Changing(torch.nn.Module):
+    """Attends with a mask that it changes between the calls, in ways that PyTorch does not count."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+        self.register_buffer("mask", torch.ones(9, 9, dtype=torch.bool))
+
+    def forward(self, query):
+        for width in (2, 5):
+            self.change(self.mask, (torch.arange(9)[:, None] - torch.arange(9)).abs() < width)
+            query = torch.nn.functional.scaled_dot_product_attention(query, query, query, self.mask)
+        return query
+
+
+@pytest.mark.parametrize("compute", ["fovea", "original"])
+@pytest.mark.parametrize("by", ["data", "numpy"])
+def test_a_mask_that_changes_unseen(by, compute, path):
+    def change(mask, to):
+        if by == "data":
+            mask.data.copy_(to)
+        else:
+            mask.numpy()[:] = to.numpy()
+
+    model, query = Changing(change), torch.randn(1, 2, 9, 16)
+    expected = model(query)
+    with fovea.record(model, path, compute=compute, progress=False):
+        found = model(query)
+    assert (found - expected).abs().max() < 1e-5
+    texts = [repr(each) for each in fovea.Recording(path).attentions.values()]
+    assert "window(1, 1)" in texts[0]
+    assert "window(4, 4)" in texts[1]
+
+
 @torch.no_grad()
 def refusal(model, path, run, **options):
     """Returns the message with which a recording is refused. Nothing may be written, and the model is as before."""

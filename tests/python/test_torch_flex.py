@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Observes calls of flex_attention: results, masks and scores as rules, and what is kept between calls."""
 
+import itertools
 import weakref
 
 import pytest
@@ -127,6 +128,27 @@ def test_flex_attention_keys_of_one_batch_item():
     check_weights(call, exact)
 
 
+NEARLY_LINEAR = {
+    "large ones halved": lambda s, b, h, q, k: torch.where(s > 700.0, s * 0.5, s),
+    "small ones hidden": lambda s, b, h, q, k: torch.where(s.abs() < 0.3, 0.0, s),
+    "clamped": lambda s, b, h, q, k: s.clamp(max=2.0),
+    "a factor near 1": lambda s, b, h, q, k: s * (1 + 8e-6),
+}
+
+
+@uncompiled
+@pytest.mark.parametrize(("q_len", "kv_len"), [(1, 1), (1, 7), (3, 2), (2, 40)])
+@pytest.mark.parametrize("name", NEARLY_LINEAR)
+def test_few_scores_of_functions_that_are_nearly_linear(name, q_len, kv_len):
+    for seed, size in itertools.product(range(4), (0.3, 60.0)):
+        torch.manual_seed(seed)
+        query, key = torch.randn(1, 2, q_len, 16).double() * size, torch.randn(1, 2, kv_len, 16).double() * 4
+        value = torch.randn(1, 2, kv_len, 8).double()
+        found, _ = observed("fovea", lambda: flex.flex_attention(query, key, value, NEARLY_LINEAR[name]))  # noqa: B023
+        scores = NEARLY_LINEAR[name](exact_scores(query, key), 0, 0, 0, 0)
+        assert (found - softmax(scores) @ value).abs().max() < 1e-11
+
+
 def test_hidden_values_of_a_score_mod_do_not_matter():
     query, key, value = inputs((1, 2, 33, 16))
     block_mask = flex.create_block_mask(MASK_MODS["causal"][0], None, None, 33, 33, device="cpu")
@@ -164,7 +186,7 @@ def test_rules_are_kept_while_a_mask_is_the_same(monkeypatch):
     calls = []
     with observe(calls.append), ObservedFunctions():
         for function, changes in (
-            (by_function, [lambda: ids.fill_(0), lambda: ids.copy_(PACKED)]),
+            (by_function, [lambda: ids.fill_(0), lambda: ids.copy_(PACKED.flip(0))]),
             (by_tensor, [lambda: mask.fill_(True), lambda: mask.tril_(5)]),
         ):
             for change in (lambda: None, *changes):

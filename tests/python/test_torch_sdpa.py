@@ -17,9 +17,10 @@ import pytest
 torch = pytest.importorskip("torch", exc_type=ImportError)
 
 import torch.nn.functional as F  # noqa: E402, N812
-from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
+from torch.nn.attention import SDPBackend, bias, sdpa_kernel  # noqa: E402
 
 import fovea  # noqa: E402
+import fovea.torch  # noqa: E402
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 HALVES = (torch.bfloat16, torch.float16)
@@ -418,3 +419,62 @@ def test_errors_of_tensors_are_not_lost(position):
     arguments[position] = arguments[position].as_subclass(Silent)
     with pytest.raises(Stopped):
         fovea.scaled_dot_product_attention(*arguments)
+
+
+@pytest.mark.parametrize(("q_len", "kv_len"), [(9, 9), (5, 17), (1, 40)])
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("corner", ["upper left", "lower right"])
+def test_causal_biases_of_pytorch(corner, requires_grad, grouped, q_len, kv_len):
+    make = bias.causal_upper_left if corner == "upper left" else bias.causal_lower_right
+    query = torch.randn(2, 4, q_len, 16).requires_grad_(requires_grad)
+    key, value = torch.randn(2, 2, 2 if grouped else 4, kv_len, 16)
+    mask = make(q_len, kv_len)
+    found = fovea.scaled_dot_product_attention(query, key, value, mask, enable_gqa=grouped)
+    right = in_float64(query, key, value, mask._materialize(), enable_gqa=grouped)
+    assert deviation(found.detach(), right.detach()) < 1e-6
+    if requires_grad:
+        (gradient,) = torch.autograd.grad(found.sum(), query)
+        (expected,) = torch.autograd.grad(right.sum(), query)
+        assert deviation(gradient, expected) < 1e-5
+
+
+def test_causal_biases_of_other_lengths_and_elsewhere():
+    query = torch.randn(1, 2, 9, 16)
+    with pytest.raises(ValueError, match="attn_mask: expected one of 9 queries and 9 keys, got one of 5 and 17"):
+        fovea.scaled_dot_product_attention(query, query, query, bias.causal_lower_right(5, 17))
+    # As in PyTorch, lengths of the others do not matter.
+    found = fovea.scaled_dot_product_attention(query, query, query, bias.causal_upper_left(5, 17))
+    assert torch.equal(found, fovea.scaled_dot_product_attention(query, query, query, is_causal=True))
+    with pytest.raises(TypeError, match=r"bias: expected a tensor with values, got PyTorch's CausalBias"):
+        fovea.attention(query, query, query, bias=bias.causal_upper_left(9, 9))
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_autocast(requires_grad):
+    query, key = torch.randn(2, 1, 2, 9, 16).requires_grad_(requires_grad)
+    value, mask = torch.randn(1, 2, 9, 16).bfloat16(), torch.randn(9, 9)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = fovea.scaled_dot_product_attention(query, key, value, mask)
+        assert found.dtype == torch.bfloat16
+        right = in_float64(query.bfloat16(), key.bfloat16(), value, mask.bfloat16())
+        assert deviation(found, right) < 0.03
+        double = query.double()
+        assert fovea.scaled_dot_product_attention(double, double, double).dtype == torch.float64
+        with torch.autocast("cpu", enabled=False):
+            assert fovea.scaled_dot_product_attention(query, key, key).dtype == torch.float32
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: fovea.scaled_dot_product_attention(x, x, x),
+        lambda x: fovea.attention(x, x, x),
+        lambda x: fovea.torch.attention(x, x, x),
+    ],
+)
+def test_tracing_is_refused(call):
+    # The tracer would store the results as constants.
+    with pytest.raises(ValueError, match=r"torch\.jit\.trace: expected attention of PyTorch, got Fovea"):
+        torch.jit.trace(call, torch.randn(1, 2, 9, 16))

@@ -77,6 +77,8 @@ class FOVEA_API AdditiveAttention {
 
  private:
   std::int64_t batch() const { return static_cast<std::int64_t>(lengths_.size()); }
+  void check_step(std::int64_t step) const;
+  void check_rows(const TensorView& rows, std::int64_t width, std::string_view name) const;
   void attend_to(std::int64_t begin, std::int64_t end);
   void attend_back(std::int64_t begin, std::int64_t end, const TensorView& grad_context);
 

@@ -21,9 +21,7 @@ from .. import _fovea
 from .. import torch as _torch
 from .rule_mask import RuleMask, live
 from .rules import Causal, Dense, Region, Rule
-from .torch_masks import PlacedRule, placed, placed_tensor
-
-_engine: Any = _fovea  # includes the private functions that the stubs omit
+from .torch_masks import PlacedRule, fingerprint, placed, placed_tensor
 
 _T = TypeVar("_T")
 _HEADS_AND_ROWS = "expected a shape that broadcasts to [batch, q_heads, q_len, kv_len]"
@@ -45,17 +43,6 @@ NOTHING_MASKED = Passed(None, 0)
 CAUSAL_FROM_TOP_LEFT = Passed(_fovea.causal(), 0, Causal())
 
 
-def _contents(tensor: Tensor) -> int | None:
-    """Returns a hash of the elements; None if there are none in memory."""
-    span = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    if span > 2 * tensor.numel():  # a part of a larger tensor, or empty
-        tensor = tensor.detach().contiguous()
-        span = tensor.numel()
-    address = tensor.data_ptr()
-    contents: int | None = _engine._fingerprint(address, span * tensor.element_size()) if address else None
-    return contents
-
-
 class _Seen:
     """Results for the tensors of the last calls. A tensor is known by its storage, which other tensors cannot take over
     as long as the weak reference exists, by its version, which PyTorch's changes in place increase, and by a hash of
@@ -69,7 +56,7 @@ class _Seen:
 
     def get(self, tensor: Tensor, further: Hashable, compute: Callable[[], _T]) -> _T:
         """Returns the result for the tensor; computes it unless it is known."""
-        contents = _contents(tensor)
+        contents = fingerprint(tensor)
         if contents is None:
             return compute()
         storage = tensor.untyped_storage()

@@ -14,7 +14,7 @@ from torch.nn.attention import flex_attention as flex
 from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from .. import _fovea
-from ..torch import attention
+from ..torch import attention, autocasted
 from .calls import AttentionCall, observed, report
 from .rules import Causal, Rule
 from .torch_flex import flex_problem
@@ -36,13 +36,6 @@ def check_tensors(**tensors: object) -> None:
             raise ValueError(f"{name}: expected a tensor with elements in memory, got a {kind.__name__}")
         if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             raise ValueError(f"{name}: expected a tensor with elements in memory, got one of torch.func")
-
-
-def _autocast(tensor: Tensor) -> Tensor:
-    """Converts as autocast does for scaled_dot_product_attention and flex_attention."""
-    if torch.is_autocast_enabled("cpu") and tensor.is_floating_point() and tensor.dtype != torch.float64:
-        return tensor.to(torch.get_autocast_dtype("cpu"))
-    return tensor
 
 
 class Caller(NamedTuple):
@@ -168,8 +161,8 @@ def sdpa_problem(
         attn_mask, is_causal = None, True
     given_mask = attn_mask
     if attn_mask is not None:
-        attn_mask = _autocast(attn_mask)
-    query, key, value = map(_autocast, (query, key, value))
+        attn_mask = autocasted(attn_mask)
+    query, key, value = map(autocasted, (query, key, value))
     tensors, attn_mask, outer = _of_rank_4(query, key, value, attn_mask, enable_gqa)
     q_len, kv_len = tensors[0].shape[2], tensors[1].shape[2]
     difference = kv_len - q_len if lower_right else 0
@@ -210,7 +203,7 @@ def sdpa(
             sdpa_problem(caller.masks, query, key, value, attn_mask, is_causal, scale, enable_gqa)[0].report(caller)
         return context
     if not observed() and dropout_p == 0 and not isinstance(attn_mask, CausalBias):
-        tensors = [_autocast(one) for one in given.values()] + [None] * (4 - len(given))
+        tensors = [autocasted(one) for one in given.values()] + [None] * (4 - len(given))
         found: Tensor = _engine.scaled_dot_product_attention(*tensors, 0.0, is_causal, scale, enable_gqa)
         return found
     arrays = [one.detach() for one in given.values()] + [None] * (4 - len(given))
@@ -253,7 +246,7 @@ def flex_operator(
         found = _compiled_flex(query, key, value, score_mod, block_mask, scale, kernel_options)
         if not (observed() and caller.reports):
             return found
-    query, key, value = map(_autocast, (query, key, value))
+    query, key, value = map(autocasted, (query, key, value))
     tensors, _, _ = _of_rank_4(query, key, value, None, True)
     flexed = flex_problem(*tensors[:2], score_mod, block_mask[-1], scale, caller.masks)
     problem = _problem(tensors, flexed.place, flexed.scale, flexed.bias, flexed.softcap)

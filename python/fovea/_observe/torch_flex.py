@@ -20,8 +20,10 @@ from .torch_masks import KnownMasks, PlacedRule, placed
 
 _Mod = Callable[..., Tensor]
 _Block = Callable[[range, range], Tensor]  # of rows and columns; returns [batch or 1, heads or 1, rows, columns]
-# Allowed difference of a recognised score_mod from the function itself: some roundings in float32.
-_CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+# Allowed difference of a recognised score_mod from the function itself: some roundings.
+_CLOSE = {torch.float32: 1e-5, torch.float64: 1e-12}
+# With fewer samples, a score_mod is compared on the scores as well.
+_MIN_SAMPLES = 1 << 12
 # Pairs that are evaluated at once; each evaluation costs about a millisecond in vmap().
 _BLOCK = 1 << 20
 # Limit of the biases of a score_mod: 512 MB of float32.
@@ -63,6 +65,7 @@ class _ScoreMod:
     def __init__(self, mod: _Mod, query: Tensor, key: Tensor, scale: float) -> None:
         self._mod, self._query, self._key, self._scale = mod, query, key, scale
         self._dtype = torch.promote_types(query.dtype, torch.float32)
+        self._close = _CLOSE[self._dtype]
         self._extents = query.shape[0], query.shape[1]
         self.q_len, self.kv_len = query.shape[2], key.shape[2]
         self.factor = 1.0
@@ -95,7 +98,7 @@ class _ScoreMod:
             if 0 < limit < 1e4:  # softcap * tanh(+-1e6 / softcap) = +-softcap
                 self.softcap = limit
             else:
-                self.factor = 1.0 if math.isclose(one - zero, 1, abs_tol=1e-5) else one - zero
+                self.factor = 1.0 if math.isclose(one - zero, 1, abs_tol=self._close) else one - zero
             return
 
     def adds_biases(self) -> tuple[bool, bool, bool]:
@@ -103,22 +106,30 @@ class _ScoreMod:
         0; and whether all are 0 or -inf."""
         any_bias, only_mask = False, True
         for rows, columns in _row_blocks(self.q_len, self.kv_len):
-            samples = self._samples[: len(rows)]
             biases = self.at_zero(rows, columns)
-            expected = samples * self.factor if self.softcap is None else self.softcap * (samples / self.softcap).tanh()
-            if not torch.allclose(self.of(rows, columns, samples), expected + biases, **_CLOSE):
-                return False, True, False
+            compared = [self._samples[: len(rows)]]
+            if compared[0].numel() < _MIN_SAMPLES:
+                compared.append(self._scores(rows, columns))
+            for scores in compared:
+                cap = self.softcap
+                expected = scores * self.factor if cap is None else cap * (scores / cap).tanh()
+                found = self.of(rows, columns, scores)
+                if not torch.allclose(found, expected + biases, rtol=self._close, atol=self._close):
+                    return False, True, False
             any_bias = any_bias or bool(biases.any())
             only_mask = only_mask and bool(((biases == 0) | (biases == -torch.inf)).all())
         return True, any_bias, only_mask
 
     def difference(self, rows: range, columns: range) -> Tensor:
         """Returns the biases that turn the scores of these queries and keys into the function's values."""
+        scores = self._scores(rows, columns)
+        return self.of(rows, columns, scores) - scores
+
+    def _scores(self, rows: range, columns: range) -> Tensor:
         group = self._query.shape[1] // self._key.shape[1]
         query = self._query[:, :, rows.start : rows.stop].to(self._dtype)
         key = self._key[:, :, columns.start : columns.stop].to(self._dtype).repeat_interleave(group, 1)
-        scores = query @ key.mT * self._scale
-        return self.of(rows, columns, scores) - scores
+        return query @ key.mT * self._scale
 
 
 class _Rows:

@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .. import _fovea
 from .recognize import Read, recognize
 from .rules import Dense, Region, Rule
+
+_engine: Any = _fovea  # includes the private functions that the stubs omit
 
 
 class PlacedRule(NamedTuple):
@@ -48,6 +51,17 @@ def placed_tensor(mask: Tensor, q_len: int, kv_len: int) -> PlacedRule:
     return PlacedRule(Dense(shown, found.rule.region), found.query_start, found.key_start)
 
 
+def fingerprint(tensor: Tensor) -> int | None:
+    """Returns a hash of the elements; None if there are none in memory."""
+    span = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    if span > 2 * tensor.numel():  # a part of a larger tensor, or empty
+        tensor = tensor.detach().contiguous()
+        span = tensor.numel()
+    address = tensor.data_ptr()
+    contents: int | None = _engine._fingerprint(address, span * tensor.element_size()) if address else None
+    return contents
+
+
 class _UnknownStateError(Exception):
     """A function that refers to something whose changes cannot be seen."""
 
@@ -76,8 +90,12 @@ def _state(value: object, seen: dict[int, object]) -> Hashable:
         return tuple(_state(each, seen) for each in (value.func, value.args, *sorted(value.keywords.items())))
     known = id(value) in seen
     seen[id(value)] = value
-    if isinstance(value, Tensor) and not value.is_inference():  # those of inference mode have no version
-        return id(value), value._version, value.shape, value.stride()
+    if isinstance(value, Tensor):
+        # The version is not enough: changes by NumPy or through `.data` leave it as it is.
+        contents = fingerprint(value)
+        if contents is None:
+            raise _UnknownStateError
+        return id(value), value.shape, value.stride(), value.dtype, contents
     if not isinstance(value, types.FunctionType):
         raise _UnknownStateError
     if known:
@@ -90,7 +108,7 @@ def _state(value: object, seen: dict[int, object]) -> Hashable:
 
 class KnownMasks:
     """The rules of the last masks: tensors, or functions of positions whose captured variables are constants, tensors
-    and such functions. A mask that PyTorch changed in place is another one. Does not keep masks alive."""
+    and such functions. A mask that was changed in place is another one. Does not keep masks alive."""
 
     _MOST = 8
 

@@ -305,6 +305,12 @@ bool Array::read_dlpack(const ArrayRequest& request) {
   if (is_instance(source_, "torch", "Tensor")) {
     framework_ = Framework::kTorch;
     know_torch();
+    if (is_causal_bias(source_)) {
+      raise_type_error(
+          "{}: expected a tensor with values, got PyTorch's CausalBias, which has none; "
+          "fovea.causal() is such a mask",
+          request.name);
+    }
     if (is_negated(source_)) {
       raise_value_error(
           "{}: expected a tensor that is stored as it reads, got one with a lazy "

@@ -12,12 +12,15 @@ namespace nb = nanobind;
 namespace fovea::python {
 namespace {
 
-/// The type torch.Tensor, its exchange API, and the dictionary of torch.autograd.forward_ad; never
-/// released. They are null before the first call of know_torch(), or if torch lacks them.
+/// The type torch.Tensor, its exchange API, the dictionary of torch.autograd.forward_ad, and two
+/// functions; never released. They are null before the first call of know_torch(), or if torch
+/// lacks them.
 struct Torch {
   PyTypeObject* tensor = nullptr;
   const Exchange* exchange = nullptr;
   PyObject* forward_mode = nullptr;
+  PyObject* is_autocast_enabled = nullptr;
+  PyObject* tracing_state = nullptr;
 };
 Torch torch_of_arrays;
 
@@ -105,6 +108,38 @@ void know_torch() {
   PyObject* const forward_mode = imported("torch.autograd.forward_ad");
   if (forward_mode != nullptr && PyModule_Check(forward_mode)) {
     torch_of_arrays.forward_mode = Py_NewRef(PyModule_GetDict(forward_mode));
+  }
+  const auto function = [](const char* module, const char* name) -> PyObject* {
+    PyObject* const owner = imported(module);
+    PyObject* const found = owner == nullptr ? nullptr : PyObject_GetAttrString(owner, name);
+    if (found == nullptr) PyErr_Clear();
+    return found;
+  };
+  torch_of_arrays.is_autocast_enabled = function("torch", "is_autocast_enabled");
+  torch_of_arrays.tracing_state = function("torch._C", "_get_tracing_state");
+}
+
+bool is_causal_bias(PyObject* object) {
+  return is_instance(object, "torch.nn.attention.bias", "CausalBias");
+}
+
+bool torch_autocasts() {
+  static PyObject* const device = PyUnicode_InternFromString("cpu");
+  if (torch_of_arrays.is_autocast_enabled == nullptr) return false;
+  const nb::object enabled =
+      nb::steal(PyObject_CallOneArg(torch_of_arrays.is_autocast_enabled, device));
+  if (!enabled.is_valid()) PyErr_Clear();  // versions of torch without the argument
+  return enabled.ptr() == Py_True;
+}
+
+void refuse_tracing() {
+  if (torch_of_arrays.tracing_state == nullptr) return;
+  const nb::object state = nb::steal(PyObject_CallNoArgs(torch_of_arrays.tracing_state));
+  if (!state.is_valid()) PyErr_Clear();
+  if (state.is_valid() && !state.is_none()) {
+    raise_value_error(
+        "torch.jit.trace: expected attention of PyTorch, got Fovea's, which it does not see and "
+        "would take for a constant");
   }
 }
 

@@ -72,6 +72,13 @@ bool is_negated(PyObject* tensor);
 /// Returns whether a torch tensor has a tangent of forward-mode differentiation. Throws
 /// nb::python_error. Called after know_torch().
 bool has_tangent(PyObject* tensor);
+/// Returns whether the object is PyTorch's CausalBias, a tensor whose elements have no values.
+bool is_causal_bias(PyObject* object);
+/// Returns whether autocast of the CPU is enabled. Returns false before know_torch().
+bool torch_autocasts();
+/// Throws ValueError within torch.jit.trace and the exports that use it: they would take the
+/// results of a call for constants.
+void refuse_tracing();
 /// Returns an attribute as text; empty if that fails.
 std::string text_of(PyObject* object, const char* name);
 

@@ -38,6 +38,11 @@ int numpy_type(DType dtype) {
   return NPY_NOTYPE;
 }
 
+/// Returns NumPy's dtype, a new reference.
+PyObject* numpy_descr(DType dtype) {
+  return reinterpret_cast<PyObject*>(PyArray_DescrFromType(numpy_type(dtype)));
+}
+
 std::array<npy_intp, kMaxRank> numpy_shape(const Shape& shape) {
   std::array<npy_intp, kMaxRank> extents{};
   for (int dim = 0; dim < shape.rank(); ++dim) {
@@ -67,6 +72,7 @@ NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Sh
     view_ = copy_->view();
     return;
   }
+  if (framework == Framework::kTorch) refuse_tracing();
   if (framework == Framework::kTorch && torch_exchange() != nullptr) {
     Shape extents = shape;
     nb::dlpack::dltensor prototype;
@@ -101,24 +107,28 @@ NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Sh
     array_ = Py_NewRef(array.ptr());
     return;
   }
-  const auto extents = numpy_shape(shape);
-  PyArray_Descr* descr = nullptr;
-  if (dtype == DType::kBFloat16) {
-    // NumPy's bfloat16 dtype is only available from an existing NumPy bfloat16 array.
-    if (!PyArray_Check(like.source()) || like.dtype() != DType::kBFloat16) {
-      raise_type_error(
-          "{}: expected an array of NumPy, torch or JAX where it is of bfloat16, got {}", name,
-          describe(like.source()));
-    }
-    descr = PyArray_DESCR(as_array(like.source()));
-    Py_INCREF(descr);
-  } else {
-    descr = PyArray_DescrFromType(numpy_type(dtype));
+  if (dtype != DType::kBFloat16) {
+    make_numpy(numpy_descr(dtype), shape);
+    return;
   }
-  array_ = PyArray_NewFromDescr(&PyArray_Type, descr, shape.rank(), extents.data(), nullptr,
-                                nullptr, 0, nullptr);
+  // NumPy's bfloat16 dtype is only available from an existing NumPy bfloat16 array.
+  if (!PyArray_Check(like.source()) || like.dtype() != DType::kBFloat16) {
+    raise_type_error("{}: expected an array of NumPy, torch or JAX where it is of bfloat16, got {}",
+                     name, describe(like.source()));
+  }
+  make_numpy(Py_NewRef(PyArray_DESCR(as_array(like.source()))), shape);
+}
+
+NewArray::NewArray(DType dtype, const Shape& shape) : dtype_(dtype) {
+  make_numpy(numpy_descr(dtype), shape);
+}
+
+void NewArray::make_numpy(PyObject* descr, const Shape& shape) {
+  const auto extents = numpy_shape(shape);
+  array_ = PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(descr),
+                                shape.rank(), extents.data(), nullptr, nullptr, 0, nullptr);
   if (array_ == nullptr) nb::raise_python_error();
-  std::construct_at(&view_, PyArray_DATA(as_array(array_)), dtype, shape);
+  std::construct_at(&view_, PyArray_DATA(as_array(array_)), dtype_, shape);
 }
 
 NewArray::NewArray(NewArray&& other) noexcept
@@ -172,16 +182,13 @@ PyObject* numpy_writable_view(const MutableTensorView& view, PyObject* owner) {
 PyObject* numpy_copy(const TensorView& view) {
   const bool half = view.dtype() == DType::kBFloat16;
   const DType dtype = half ? DType::kFloat32 : view.dtype();
-  const auto extents = numpy_shape(view.shape());
-  const nb::object array =
-      nb::steal(PyArray_SimpleNew(view.rank(), extents.data(), numpy_type(dtype)));
-  if (!array.is_valid()) nb::raise_python_error();
+  NewArray array(dtype, view.shape());
   const bool as_it_is = !half && view.strides() == contiguous_strides(view.shape());
   const Tensor copy = as_it_is ? Tensor() : convert(view, dtype);
   const auto bytes = static_cast<std::size_t>(view.size()) * dtype_size(dtype);
   const void* const from = as_it_is ? view.data() : copy.view().data();
-  if (bytes > 0) std::memcpy(PyArray_DATA(as_array(array.ptr())), from, bytes);
-  return Py_NewRef(array.ptr());
+  if (bytes > 0) std::memcpy(array.view().data(), from, bytes);
+  return array.release();
 }
 
 }  // namespace fovea::python

@@ -20,6 +20,8 @@ class NewArray {
  public:
   NewArray(const Array& like, Framework framework, DType dtype, const Shape& shape,
            const char* name = "query");
+  /// A NumPy array of a type other than bfloat16, whose elements have no values yet.
+  NewArray(DType dtype, const Shape& shape);
   NewArray(NewArray&& other) noexcept;
   NewArray& operator=(NewArray&&) = delete;
   ~NewArray();
@@ -29,6 +31,9 @@ class NewArray {
   PyObject* release();
 
  private:
+  /// Takes the reference to `descr`, a NumPy dtype.
+  void make_numpy(PyObject* descr, const Shape& shape);
+
   PyObject* array_ = nullptr;     // NumPy or torch
   std::unique_ptr<Tensor> copy_;  // becomes a JAX array in release()
   MutableTensorView view_;

@@ -118,10 +118,10 @@ nb::object kept(const Dropout& dropout, nb::args extents) {
                                   .kv_heads = shape[1],
                                   .q_len = shape[2],
                                   .kv_len = shape[3]});
-  Tensor result(DType::kBool, own);
+  NewArray result(DType::kBool, own);
   Execution execution;
-  run(kKeepsOperations * static_cast<double>(result.size()), execution, [&] {
-    bool* next = result.span<bool>().data();
+  run(kKeepsOperations * static_cast<double>(result.view().size()), execution, [&] {
+    auto* next = static_cast<bool*>(result.view().data());
     for (std::int64_t item = 0; item < shape[0]; ++item) {
       for (std::int64_t head = 0; head < shape[1]; ++head) {
         const DropoutRule rule(dropout, item, head, shape[1]);
@@ -132,7 +132,7 @@ nb::object kept(const Dropout& dropout, nb::args extents) {
       }
     }
   });
-  return nb::steal(numpy_copy(result));
+  return nb::steal(result.release());
 }
 
 }  // namespace

@@ -59,18 +59,18 @@ nb::object matrix(const Mask& mask, std::int64_t q_len, std::int64_t kv_len, nb:
   options.mask = mask;
   options.alignment = alignment_of(alignment.ptr());
   validate(options, shape);
-  Tensor result(DType::kBool, {q_len, kv_len});
+  NewArray result(DType::kBool, {q_len, kv_len});
   ScorePosition row{.batch = item, .head = head, .offset = query_offset(options, shape, item)};
   static_assert(sizeof(bool) == 1);
   Execution execution;
-  run(static_cast<double>(result.size()), execution, [&] {
-    auto* visible = reinterpret_cast<std::uint8_t*>(result.span<bool>().data());
+  run(static_cast<double>(result.view().size()), execution, [&] {
+    auto* visible = static_cast<std::uint8_t*>(result.view().data());
     for (row.query = 0; row.query < q_len && kv_len > 0; ++row.query, visible += kv_len) {
       throw_if_stopped(execution);
       mask.fill(row, kv_len, visible);
     }
   });
-  return nb::steal(numpy_copy(result));
+  return nb::steal(result.release());
 }
 
 Mask make_documents(nb::handle query_ids, nb::handle key_ids) {

@@ -121,6 +121,22 @@ View part_of(View view, std::int64_t number, const Shape& outer) {
   return with_rank_4(view);
 }
 
+/// PyTorch's CausalBias, a mask without elements. As in PyTorch, it is the mask of is_causal unless
+/// it is aligned to the lower right of lengths that differ; only then do the lengths matter.
+struct CausalBias {
+  std::int64_t q_len, kv_len;
+  bool lower_right;
+};
+std::optional<CausalBias> causal_bias_of(PyObject* mask) {
+  if (mask == nullptr || !is_causal_bias(mask)) return std::nullopt;
+  const nb::handle given(mask);
+  CausalBias bias{nb::cast<std::int64_t>(given.attr("seq_len_q")),
+                  nb::cast<std::int64_t>(given.attr("seq_len_kv")), false};
+  const nb::object lower_right = given.attr("variant").attr("LOWER_RIGHT");
+  bias.lower_right = bias.q_len != bias.kv_len && given.attr("variant").equal(lower_right);
+  return bias;
+}
+
 /// Attention without gradients. Requires torch tensors without a gradient and does not test them;
 /// call_sdpa() and the callers of check() do.
 class Attention {
@@ -142,16 +158,22 @@ class Attention {
       raise_value_error(
           "attn_mask: expected none beside is_causal=True, which is a mask by itself");
     }
-    if (causal_) {
+    const auto causal_bias = causal_bias_of(given[sdpa::kAttnMask]);
+    if (causal_ || causal_bias) {
       options().mask = causal();
-      options().alignment = Alignment::top_left();
+      const bool lower_right = causal_bias && causal_bias->lower_right;
+      options().alignment = lower_right ? Alignment::bottom_right() : Alignment::top_left();
     }
     q_ = query_.view();
     k_ = key_.view();
     v_ = value_.view();
     if (grouped) group();
     arrange(grouped);
-    if (given[sdpa::kAttnMask] != nullptr) read_mask(given[sdpa::kAttnMask]);
+    if (causal_bias) {
+      check_lengths(*causal_bias);
+    } else if (given[sdpa::kAttnMask] != nullptr) {
+      read_mask(given[sdpa::kAttnMask]);
+    }
   }
 
   PyObject* run_all() {
@@ -259,6 +281,14 @@ class Attention {
     batch_[batch.rank() - 1] = q_.extent(q_.rank() - 3);
   }
 
+  void check_lengths(const CausalBias& bias) const {
+    const std::int64_t q_len = q_.extent(q_.rank() - 2), kv_len = k_.extent(k_.rank() - 2);
+    if (bias.lower_right && (bias.q_len != q_len || bias.kv_len != kv_len)) {
+      raise_value_error("attn_mask: expected one of {} queries and {} keys, got one of {} and {}",
+                        q_len, kv_len, bias.q_len, bias.kv_len);
+    }
+  }
+
   void read_mask(PyObject* given) {
     mask_.emplace(given, ArrayRequest{.name = "attn_mask",
                                       .elements = Elements::kBoolsOrFloats,
@@ -343,13 +373,19 @@ bool needs_autograd(PyObject* object) {
 PyObject* call_sdpa(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return guarded([&]() -> PyObject* {
     const sdpa::Given given = bound(arguments, count, keywords);
-    if (std::any_of(given.begin(), given.begin() + sdpa::kDropoutP, needs_autograd)) {
-      const nb::object function =
-          nb::module_::import_("fovea.torch").attr("_scaled_dot_product_attention");
+    const auto call_in_python = [&](const char* name) {
+      const nb::object function = nb::module_::import_("fovea.torch").attr(name);
       PyObject* const result =
           PyObject_Vectorcall(function.ptr(), arguments, static_cast<std::size_t>(count), keywords);
       if (result == nullptr) nb::raise_python_error();
       return result;
+    };
+    if (!PyArray_CheckExact(given[sdpa::kQuery]) && is_tensor_of_torch(given[sdpa::kQuery]) &&
+        torch_autocasts()) {
+      return call_in_python("_autocast_scaled_dot_product_attention");
+    }
+    if (std::any_of(given.begin(), given.begin() + sdpa::kDropoutP, needs_autograd)) {
+      return call_in_python("_scaled_dot_product_attention");
     }
     return Attention(given).run_all();
   });

@@ -40,11 +40,33 @@ OutputChecks::OutputChecks(const Problem& problem) : problem_(problem) {
   if (score.relative) add_input(score.relative->table, "relative");
 }
 
+void OutputChecks::take_workspace() {
+  const std::span<std::byte> given = problem_.options.execution.workspace;
+  if (given.empty() || workspace_is_taken_) return;
+  workspace_is_taken_ = true;
+  const Shape shape{static_cast<std::int64_t>(given.size())};
+  take_for_writing(memory_of(TensorView(given.data(), DType::kBool, shape), "workspace"),
+                   "workspace");
+}
+
+void OutputChecks::take_for_writing(const Memory& memory, std::string_view name) {
+  const auto refuse = [&](std::string_view other) {
+    fail_argument(name, "expected memory of its own, got some that {} uses", other);
+  };
+  for (std::size_t i = 0; i < count_; ++i) {
+    const Taken& other = taken_[i];
+    if (memory.overlaps(other.memory)) refuse({other.name, other.name_size});
+  }
+  if (reads(problem_.options.mask, memory)) refuse("mask");
+  take(memory, name);
+}
+
 void OutputChecks::add_input(const TensorView& input, std::string_view name) {
   if (input.defined()) take(memory_of(input, name), name);
 }
 
 void OutputChecks::add(const MutableTensorView& output, const OutputSpec& spec) {
+  take_workspace();
   if (!output.defined()) return;
   check_type(problem_, output, spec);
   if (output.shape() != spec.shape) {
@@ -62,15 +84,7 @@ void OutputChecks::add(const MutableTensorView& output, const OutputSpec& spec) 
     fail_argument(spec.name, "expected a contiguous last dimension (stride 1), got strides {}",
                   to_string(output.strides()));
   }
-  const auto refuse = [&](std::string_view other) {
-    fail_argument(spec.name, "expected memory of its own, got some that {} uses", other);
-  };
-  for (std::size_t i = 0; i < count_; ++i) {
-    const Taken& other = taken_[i];
-    if (memory.overlaps(other.memory)) refuse({other.name, other.name_size});
-  }
-  if (reads(problem_.options.mask, memory)) refuse("mask");
-  take(memory, spec.name);
+  take_for_writing(memory, spec.name);
 }
 
 }  // namespace fovea::engine

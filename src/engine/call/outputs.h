@@ -43,7 +43,8 @@ class OutputChecks {
   /// outputs added before. Undefined outputs are skipped. Throws InvalidArgument with the name of
   /// the argument and the expected and actual values.
   void add(const MutableTensorView& output, const OutputSpec& spec);
-  /// Records an input that is not part of the problem. Add all inputs before the first output.
+  /// Records an input that is not part of the problem. Add all inputs before the first output, with
+  /// which the caller's workspace is checked.
   void add_input(const TensorView& input, std::string_view name);
 
  private:
@@ -57,8 +58,13 @@ class OutputChecks {
     taken_[count_++] = {memory, name.data(), name.size()};
   }
 
+  void take_workspace();
+  /// Checks that no memory recorded so far overlaps, and records this one.
+  void take_for_writing(const Memory& memory, std::string_view name);
+
   const Problem& problem_;
-  std::array<Taken, 20> taken_;  // enough for any call; avoids heap allocation
+  bool workspace_is_taken_ = false;
+  std::array<Taken, 21> taken_;  // enough for any call; avoids heap allocation
   std::size_t count_ = 0;
 };
 

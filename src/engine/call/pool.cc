@@ -206,10 +206,14 @@ void start_workers(int count) {
   const std::unique_lock lock(starting, std::try_to_lock);
   if (!lock) return;
   stay_loaded();
-  // The program's signals are for its own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  // The program's signals are for its own threads, except those for a fault of the thread itself:
+  // if they are blocked, the process ends without a call of the program's handler.
+  sigset_t others, before;
+  sigfillset(&others);
+  for (const int fault : {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP}) {
+    sigdelset(&others, fault);
+  }
+  pthread_sigmask(SIG_SETMASK, &others, &before);
   try {
     while (worker_count.load() < count) {
       Worker& worker = workers[static_cast<std::size_t>(worker_count.load())];

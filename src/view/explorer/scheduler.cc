@@ -23,8 +23,15 @@ constexpr std::chrono::milliseconds kPause(150);
 
 }  // namespace
 
-Scheduler::Scheduler(int threads)
-    : threads_(threads), watcher_([this] { watch(); }), thread_([this] { run(); }) {}
+Scheduler::Scheduler(int threads) : threads_(threads) {
+  try {
+    watcher_ = std::thread([this] { watch(); });
+    thread_ = std::thread([this] { run(); });
+  } catch (...) {
+    close();
+    throw;
+  }
+}
 
 void Scheduler::add(std::shared_ptr<Task> task) {
   const std::lock_guard lock(mutex_);

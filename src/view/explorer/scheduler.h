@@ -163,7 +163,7 @@ class Scheduler {
   std::optional<Clock::time_point> urgent_since_;
   /// When the last unit for somebody at the screen ended.
   Clock::time_point last_urgent_ = {};
-  std::thread watcher_, thread_;  // last: use the members above
+  std::thread watcher_, thread_;  // use the members above
 };
 
 }  // namespace fovea::view

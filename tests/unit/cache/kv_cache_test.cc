@@ -250,6 +250,30 @@ TEST(KvCache, AppendsItsOwnTokens) {
   }
 }
 
+TEST(KvCache, AppendsTokensItHasRemoved) {
+  RandomState random(6);
+  const KvCacheOptions options{.batch = 2, .kv_heads = 2, .head_dim = 4};
+  const Tokens tokens(random, options, 9);
+  for (const std::int64_t first : {0, 1, 2, 3, 5}) {
+    for (const std::int64_t kept : {0, 2, 4}) {
+      KvCache cache(options);
+      Model model{options, {}, {}};
+      cache.append(tokens.key(), tokens.value());
+      model.append(tokens.key(), tokens.value(), nullptr);
+      const auto part = [&](const TensorView& all) {
+        return TensorView(all.address({0, 0, first, 0}), all.dtype(), {2, 2, 4, 4}, all.strides());
+      };
+      const TensorView key = part(cache.key()), value = part(cache.value());
+      const Tensor key_before(key), value_before(value);
+      cache.truncate(kept);
+      model.truncate(kept);
+      cache.append(value, key);  // the values' memory becomes keys, and the keys' memory values
+      model.append(value_before, key_before, nullptr);
+      expect_same(cache, model);
+    }
+  }
+}
+
 TEST(KvCache, MovedFromIsEmpty) {
   RandomState random(5);
   const KvCacheOptions options{.kv_heads = 2, .head_dim = 4, .value_dim = 3};

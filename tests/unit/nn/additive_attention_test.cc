@@ -336,5 +336,37 @@ TEST(NnAdditiveAttention, InvalidArguments) {
             "grad_context: expected [2, 5, 3], got [2, 5, 4]");
 }
 
+TEST(NnAdditiveAttention, InvalidSteps) {
+  Model model;
+  AdditiveAttention layer(model.scope(), 2, 3, 4);
+  const auto zeros = [](const Shape& shape) { return Tensor(DType::kFloat32, shape); };
+  const Tensor query = zeros({2, 5, 2}), keys = zeros({2, 6, 3}), grad = zeros({2, 3});
+  Tensor grad_query = zeros({2, 2}), narrow = zeros({2, 1});
+  const auto attend = [&](std::int64_t step) {
+    return test::message_of([&] { layer.attend(step); });
+  };
+  const auto back = [&](std::int64_t step, const TensorView& of_context, Tensor& of_query) {
+    return test::message_of([&] { layer.attend_backward(step, of_context, of_query); });
+  };
+  EXPECT_EQ(test::message_of([&] { layer.start(query); }),
+            "keys: expected prepare() before start()");
+  EXPECT_EQ(attend(0), "step: expected one of the 0 of start(), got 0");
+  layer.prepare(keys);
+  EXPECT_EQ(attend(0), "step: expected one of the 0 of start(), got 0");
+  layer.start(query);
+  EXPECT_EQ(attend(4), "no error");
+  EXPECT_EQ(attend(5), "step: expected one of the 5 of start(), got 5");
+  EXPECT_EQ(attend(-1), "step: expected one of the 5 of start(), got -1");
+  EXPECT_EQ(back(4, grad, grad_query),
+            "step: expected start_backward() before the gradient of a step");
+  layer.start_backward();
+  EXPECT_EQ(back(5, grad, grad_query), "step: expected one of the 5 of start(), got 5");
+  EXPECT_EQ(back(4, narrow, grad_query),
+            "grad_context: expected float32 [2, 3] with contiguous rows, got float32 [2, 1]");
+  EXPECT_EQ(back(4, grad, narrow),
+            "grad_query: expected float32 [2, 2] with contiguous rows, got float32 [2, 1]");
+  EXPECT_EQ(back(4, grad, grad_query), "no error");
+}
+
 }  // namespace
 }  // namespace fovea::nn

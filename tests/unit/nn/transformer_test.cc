@@ -114,6 +114,15 @@ TEST(NnMultiHead, InvalidArguments) {
             "x: expected [batch, length, width], got [5, 8]");
   EXPECT_EQ(message_of([&] { layer.forward(x, three, {}); }),
             "memory: expected [2, kv_len, 8], got [3, 5, 8]");
+  const Tensor memory(DType::kFloat32, {2, 4, 8});
+  Tensor few(DType::kFloat32, {1, 1, 8});
+  layer.forward(x, memory, {});
+  EXPECT_EQ(message_of([&] { layer.backward(x); }), "grad_memory: expected a tensor, got none");
+  EXPECT_EQ(message_of([&] { layer.backward(x, few.view()); }),
+            "grad_memory: expected [2, 4, 8], got [1, 1, 8]");
+  layer.forward(x);
+  EXPECT_EQ(message_of([&] { layer.backward(x, few.view()); }),
+            "grad_memory: expected none after self-attention, got a tensor");
 }
 
 /// Returns `count` rows of each item of [batch, length, width], starting at `first`.

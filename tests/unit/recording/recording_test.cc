@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -321,6 +322,20 @@ TEST_F(RecordingFile, AnUnfinishedFileIsRemoved) {
     EXPECT_FALSE(std::filesystem::exists(path_));
   }
   EXPECT_THAT(files(), IsEmpty());
+}
+
+TEST_F(RecordingFile, AFinishedWriterTakesNothing) {
+  const std::string refusal = "recording: expected one that is not finished and was not moved";
+  RecordingWriter writer(path_);
+  writer.add(attention_with({}));
+  RecordingWriter moved = std::move(writer);
+  EXPECT_EQ(message_of([&] { writer.finish(); }), refusal);
+  EXPECT_EQ(writer.bytes(), 0);
+  moved.finish();
+  EXPECT_EQ(message_of([&] { moved.finish(); }), refusal);
+  EXPECT_EQ(message_of([&] { moved.add(attention_with({})); }), refusal);
+  EXPECT_EQ(message_of([&] { moved.append(attention_with({})); }), refusal);
+  EXPECT_EQ(Recording::open(path_).attentions().size(), 1u);
 }
 
 TEST_F(RecordingFile, EmptyProblemsAndRecordings) {

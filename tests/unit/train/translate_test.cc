@@ -265,6 +265,22 @@ TEST(TrainTrainer, StopsEarly) {
   EXPECT_EQ(run(options), std::pair(TrainEnd::kPatience, std::int64_t{21}));
 }
 
+TEST(TrainTrainer, AnEndedRunIsNotContinued) {
+  const test::Folder folder;
+  const RunFolder run(folder / "run");
+  const TrainingData data = words();
+  RunSettings options = kShort;
+  options.trainer.steps = 1000;
+  options.trainer.learning_rate = 0.0;  // validation never improves
+  options.trainer.patience = 2;
+  for (const bool resume : {false, true, true}) {
+    Model model = new_model(Architecture::kGru);
+    Trainer trainer(run, model, data, options, resume);
+    EXPECT_EQ(trainer.run(), TrainEnd::kPatience);
+    EXPECT_EQ(trainer.state().steps, 21);
+  }
+}
+
 TEST(TrainTrainer, ReportsTheStepOfANonfiniteLoss) {
   const test::Folder folder;
   Model model = new_model(Architecture::kTransformer);

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -123,6 +124,24 @@ TEST(PoolThreads, WorkersJoin) {
     EXPECT_TRUE(joined);
     EXPECT_EQ(threads[0] + threads[1], 1);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // workers fall asleep
+  }
+}
+
+/// A program's handler of a fault, such as SIGBUS for a truncated file, is called on the thread
+/// that has the fault.
+TEST(PoolThreads, WorkersTakeTheirFaultsButNoOtherSignals) {
+  std::atomic<bool> started = false;
+  sigset_t blocked;
+  for_each_item({}, 2, 2, [&](std::int64_t item, int thread) {
+    if (thread != 0) pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    if (item == 1) started = true;
+    if (item == 0) wait_for([&] { return started.load(); });
+  });
+  for (const int fault : {SIGBUS, SIGFPE, SIGILL, SIGSEGV}) {
+    EXPECT_EQ(sigismember(&blocked, fault), 0) << fault;
+  }
+  for (const int other : {SIGINT, SIGTERM, SIGHUP, SIGALRM}) {
+    EXPECT_EQ(sigismember(&blocked, other), 1) << other;
   }
 }
 

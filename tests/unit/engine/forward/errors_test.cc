@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -303,6 +304,29 @@ TEST(AttentionErrorsTable, UnmodifiedCallIsValid) {
   Call call;
   EXPECT_NO_THROW(call.run());
   EXPECT_FALSE(call.untouched());
+}
+
+TEST(AttentionErrorsTable, WorkspaceApartFromInputsAndOutputs) {
+  std::vector<float> memory(1 << 18);
+  const auto refusal = [&](const auto& change) {
+    Call call;
+    call.options.execution.workspace = std::as_writable_bytes(std::span(memory));
+    change(call);
+    return message_of([&] { call.run(); });
+  };
+  EXPECT_EQ(refusal([](Call&) {}), "no error");
+  EXPECT_EQ(refusal([&](Call& call) {
+              call.context = MutableTensorView(memory.data() + 100, {2, 4, 6, 3});
+            }),
+            "context: expected memory of its own, got some that workspace uses");
+  EXPECT_EQ(refusal([&](Call& call) {
+              call.lse = MutableTensorView(memory.data() + memory.size() - 48, {2, 4, 6});
+            }),
+            "lse: expected memory of its own, got some that workspace uses");
+  EXPECT_EQ(refusal([&](Call& call) {
+              call.key = TensorView(memory.data() + 100, {2, 2, 8, 5});
+            }),
+            "workspace: expected memory of its own, got some that key uses");
 }
 
 TEST(AttentionErrorsTable, WorkspaceQueryThrowsTheSameErrors) {
