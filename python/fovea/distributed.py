@@ -11,6 +11,7 @@ separately.
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
@@ -110,6 +111,13 @@ def _mpi_transport(communicator: Any) -> Any:
 _keyval: int | None = None  # of the attribute
 
 
+def _set_timeout(group: Any, transport: Any, timeout: float) -> None:
+    if _is_communicator(group):
+        from . import _mpi  # type: ignore[attr-defined]
+
+        _mpi.set_timeout(transport, timeout)
+
+
 def _transport_of(group: Any) -> Any:
     if group is None:
         torch = sys.modules.get("torch")
@@ -207,11 +215,9 @@ def attention(
     """
     transport = _transport_of(group)
     ranks = _engine._Ranks(transport)
+    ranks.begin = functools.partial(_set_timeout, group, transport, timeout)  # also of the backward pass
     with ranks:  # which tells the other ranks about an error
-        if _is_communicator(group):
-            from . import _mpi  # type: ignore[attr-defined]
-
-            _mpi.set_timeout(transport, timeout)
+        ranks.begin()
         ranks.set_shardings(sharding, sharding if key_sharding is None else key_sharding)
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(query, torch.Tensor):

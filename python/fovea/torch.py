@@ -143,6 +143,7 @@ class _Attention(torch.autograd.Function):
             gradients = _engine.attention_backward(*results, **given)
         else:
             with ctx.ranks:
+                ctx.ranks.begin()
                 gradients = _engine._sharded_attention_backward(ctx.ranks, *results, **given)
         found = [getattr(gradients, name) for name in _NAMES]
         if ctx.ranks is not None:

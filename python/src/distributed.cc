@@ -295,7 +295,7 @@ void add_distributed(nb::module_& module) {
         return std::make_shared<PythonTransport>(std::move(methods));
       },
       "methods"_a);
-  nb::class_<Ranks>(module, "_Ranks")
+  nb::class_<Ranks>(module, "_Ranks", nb::dynamic_attr())
       .def(nb::init<std::shared_ptr<Transport>>(), "transport"_a)
       .def_prop_ro("size", [](const Ranks& self) { return self.transport().size(); })
       .def("set_shardings", &Ranks::set_shardings, "queries"_a, "keys"_a)

@@ -10,6 +10,8 @@ import collections
 import dataclasses
 import itertools
 import math
+import subprocess
+import sys
 import zlib
 
 import pytest
@@ -471,6 +473,7 @@ def test_autocast(requires_grad):
     [
         lambda x: fovea.scaled_dot_product_attention(x, x, x),
         lambda x: fovea.attention(x, x, x),
+        lambda x: fovea.attention(x, x, x, out=torch.empty_like(x)) + x,
         lambda x: fovea.torch.attention(x, x, x),
     ],
 )
@@ -478,3 +481,13 @@ def test_tracing_is_refused(call):
     # The tracer would store the results as constants.
     with pytest.raises(ValueError, match=r"torch\.jit\.trace: expected attention of PyTorch, got Fovea"):
         torch.jit.trace(call, torch.randn(1, 2, 9, 16))
+
+
+def test_autocast_in_the_first_call():
+    program = (
+        "import torch, fovea\n"
+        "query = torch.randn(1, 2, 4, 16)\n"
+        "with torch.autocast('cpu'): print(fovea.scaled_dot_product_attention(query, query, query).dtype)\n"
+    )
+    result = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "torch.bfloat16\n"

@@ -52,7 +52,13 @@ def placed_tensor(mask: Tensor, q_len: int, kv_len: int) -> PlacedRule:
 
 
 def fingerprint(tensor: Tensor) -> int | None:
-    """Returns a hash of the elements; None if there are none in memory."""
+    """Returns a hash of the elements; None if they are not in the CPU's memory, one after the other."""
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_nested:
+        return None
+    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:  # FakeTensor and others
+        return None
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return None
     span = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
     if span > 2 * tensor.numel():  # a part of a larger tensor, or empty
         tensor = tensor.detach().contiguous()

@@ -124,6 +124,7 @@ bool is_causal_bias(PyObject* object) {
 }
 
 bool torch_autocasts() {
+  know_torch();
   static PyObject* const device = PyUnicode_InternFromString("cpu");
   if (torch_of_arrays.is_autocast_enabled == nullptr) return false;
   const nb::object enabled =

@@ -125,6 +125,7 @@ NewArray::NewArray(DType dtype, const Shape& shape) : dtype_(dtype) {
 
 void NewArray::make_numpy(PyObject* descr, const Shape& shape) {
   const auto extents = numpy_shape(shape);
+  element_count(shape);  // throws if there are too many
   array_ = PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(descr),
                                 shape.rank(), extents.data(), nullptr, nullptr, 0, nullptr);
   if (array_ == nullptr) nb::raise_python_error();

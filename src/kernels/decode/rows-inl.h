@@ -229,18 +229,12 @@ void score_long_runs(const Run<T>& run) {
 /// thousands of runs.
 template <class T, int kVectors = kHeldVectors>
 RunLoop<T>* score_loop(std::int64_t dim, bool four_rows) {
-  // Each loop adds to the compile time. Beyond 8 vectors, dimensions are mostly multiples of two.
-  constexpr int kStep = kVectors > 8 ? 2 : 1;
   if (dim == 0 || dim > kVectors * kLanes) return &score_long_runs<T>;
   if constexpr (kVectors > 1) {
-    if (dim <= (kVectors - kStep) * kLanes) return score_loop<T, kVectors - kStep>(dim, four_rows);
+    if (dim <= (kVectors - 1) * kLanes) return score_loop<T, kVectors - 1>(dim, four_rows);
   }
-  if constexpr (kStep > 1) {
-    if (dim % (kStep * kLanes) != 0) return &score_long_runs<T>;
-  } else {
-    // Dimensions that do not fill whole vectors are rare.
-    if (dim % kLanes != 0) return &score_runs<kVectors, false, false, T>;
-  }
+  // Dimensions that do not fill whole vectors are rare, and each loop adds to the compile time.
+  if (dim % kLanes != 0) return &score_runs<kVectors, false, false, T>;
   // A query that is read from memory for each key is not in the order of load_pair().
   if constexpr (kHasFourRows && (kVectors <= kHeldVectors / 4 || !kLoadsPairs<T>)) {
     if (four_rows) return &score_runs<kVectors, true, true, T>;
