@@ -132,6 +132,7 @@ TEST(PoolThreads, WorkersJoin) {
 TEST(PoolThreads, WorkersTakeTheirFaultsButNoOtherSignals) {
   std::atomic<bool> started = false;
   sigset_t blocked;
+  sigemptyset(&blocked);
   for_each_item({}, 2, 2, [&](std::int64_t item, int thread) {
     if (thread != 0) pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
     if (item == 1) started = true;
