@@ -273,14 +273,16 @@ def _autocast_scaled_dot_product_attention(
 ) -> Tensor:
     """fovea.scaled_dot_product_attention() within torch.autocast("cpu")."""
     tensors = [
-        autocasted(one) if isinstance(one, Tensor) and (one is not attn_mask or _causal_bias(one) is None) else one
+        autocasted(one)
+        if isinstance(one, Tensor) and (one is not attn_mask or alignment_of_causal_bias(one) is None)
+        else one
         for one in (query, key, value, attn_mask)
     ]
     with torch.autocast("cpu", enabled=False):
         return _engine.scaled_dot_product_attention(*tensors, *args, **options)
 
 
-def _causal_bias(mask: object) -> str | None:
+def alignment_of_causal_bias(mask: object) -> str | None:
     """Returns the alignment of PyTorch's CausalBias, whose elements have no values; None for other masks."""
     bias = sys.modules.get("torch.nn.attention.bias")
     if bias is None or not isinstance(mask, bias.CausalBias):
@@ -301,7 +303,7 @@ def _scaled_dot_product_attention(
 ) -> Tensor:
     """fovea.scaled_dot_product_attention() if at least one tensor requires a gradient."""
     arrays = [one.detach() if isinstance(one, Tensor) else one for one in (query, key, value)]
-    causal_bias = _causal_bias(attn_mask)
+    causal_bias = alignment_of_causal_bias(attn_mask)
     arrays.append(attn_mask.detach() if isinstance(attn_mask, Tensor) and causal_bias is None else attn_mask)
     if not torch.is_grad_enabled():
         return _engine.scaled_dot_product_attention(*arrays, dropout_p, is_causal, scale, enable_gqa)

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.attention import flex_attention as flex
-from torch.nn.attention.bias import CausalBias, CausalVariant
+from torch.nn.attention.bias import CausalBias
 
 from .. import _fovea
-from ..torch import attention, autocasted
+from ..torch import alignment_of_causal_bias, attention, autocasted
 from .calls import AttentionCall, observed, report
 from .rules import Causal, Rule
 from .torch_flex import flex_problem
@@ -156,8 +156,8 @@ def sdpa_problem(
     enable_gqa: bool,
 ) -> tuple[_Problem, torch.Size]:
     """Returns the call, and the leading dimensions of PyTorch's result."""
-    lower_right = isinstance(attn_mask, CausalBias) and attn_mask.variant == CausalVariant.LOWER_RIGHT
-    if isinstance(attn_mask, CausalBias):
+    causal_bias = alignment_of_causal_bias(attn_mask)
+    if causal_bias is not None:
         attn_mask, is_causal = None, True
     given_mask = attn_mask
     if attn_mask is not None:
@@ -165,7 +165,7 @@ def sdpa_problem(
     query, key, value = map(autocasted, (query, key, value))
     tensors, attn_mask, outer = _of_rank_4(query, key, value, attn_mask, enable_gqa)
     q_len, kv_len = tensors[0].shape[2], tensors[1].shape[2]
-    difference = kv_len - q_len if lower_right else 0
+    difference = kv_len - q_len if causal_bias == "bottom-right" else 0
     place: PlacedRule | None = PlacedRule(Rule())
     bias = None
     if is_causal:
