@@ -33,8 +33,8 @@ struct TransportOptions {
 FOVEA_API std::unique_ptr<Transport> make_transport(MPI_Comm communicator,
                                                     const TransportOptions& options = {});
 
-/// Changes the timeout (TransportOptions) of a transport of make_transport() for later calls; of
-/// this rank only. Throws InvalidArgument.
+/// Changes the timeout (TransportOptions) of a transport of make_transport(), for later calls of
+/// this rank. Throws InvalidArgument if it is not positive or the transport is another one.
 FOVEA_API void set_timeout(Transport& transport, std::chrono::milliseconds timeout);
 
 }  // namespace fovea::mpi

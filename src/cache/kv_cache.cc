@@ -123,7 +123,7 @@ void KvCache::append(const TensorView& key, const TensorView& value, const Rotar
   }
   const MutableTensorView new_keys = view_of(room.key, length_, needed);
   const MutableTensorView new_values = view_of(room.value, length_, needed);
-  // Views of removed tokens may be where the new ones are written.
+  // `key` and `value` may be views of removed tokens, which the new tokens overwrite.
   const auto apart = [&](const TensorView& given, const char* name) {
     const Memory memory = memory_of(given, name);
     const bool overwritten = memory.overlaps(memory_of(new_keys, "cache")) ||

@@ -34,8 +34,8 @@ std::string reason(std::string_view what) {
   return fit(visible(what), 240);
 }
 
-/// Destroys the values within `value`, deepest first. The library's destructor allocates memory for
-/// what an object or array contains, so where memory has run out, it would end the process.
+/// Destroys the values within `value`, deepest first. Allocates no memory, unlike the library's
+/// destructor, which ends the process if an allocation fails.
 void empty(Json& value) {
   if (!value.is_structured()) return;
   for (Json& inner : value) empty(inner);

@@ -135,7 +135,7 @@ void AdditiveAttention::check_step(std::int64_t step) const {
   }
 }
 
-/// Checks one row per item, at any distance.
+/// Checks that `rows` is [batch, width], with contiguous rows at any stride.
 void AdditiveAttention::check_rows(const TensorView& rows, std::int64_t width,
                                    std::string_view name) const {
   const Shape expected{batch(), width};

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests fovea.record(): generation with every cache, prompts in chunks, packed sequences, masks, selections, types,
-plain PyTorch, and what is refused. Architectures are in test_record_architectures.py."""
+and what is refused. Architectures are in test_record_architectures.py."""
 
 import os
 import subprocess
@@ -17,7 +17,6 @@ from test_transformers_architectures import DECODERS, ENCODER_DECODERS, ENCODERS
 from transformers_models import GROUPED, TWO_KINDS, left_padded, text  # noqa: E402
 
 import fovea  # noqa: E402
-from fovea._recording.tokens import token_texts  # noqa: E402
 
 NEW = {"do_sample": False, "max_new_tokens": 12, "min_new_tokens": 12}
 
@@ -391,90 +390,6 @@ def test_values_give_the_context(path):
     assert recorded(model, {"input_ids": text(batch=1)}, path)[1].value is None
 
 
-class Plain(torch.nn.Module):
-    """Two kinds of attention of PyTorch."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(3)
-        self.first = torch.nn.MultiheadAttention(32, 4, batch_first=True)
-        self.second = torch.nn.TransformerEncoderLayer(32, 2, 48, batch_first=True, dropout=0.0)
-
-    def forward(self, x):
-        x = x + self.first(x, x, x, need_weights=False)[0]
-        return self.second(x, is_causal=True, src_mask=torch.nn.Transformer.generate_square_subsequent_mask(x.shape[1]))
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("compute", ["fovea", "original"])
-def test_plain_pytorch(compute, path):
-    model = Plain().eval()
-    x = torch.randn(2, 13, 32)
-    expected = model(x)
-    with fovea.record(model, path, compute=compute, progress=False):
-        found = model(x)
-    assert (found - expected).abs().max() < 1e-5
-    recording = fovea.Recording(path)
-    assert list(recording.attentions) == ["first", "second.self_attn"]
-    weights = model.first(x, x, x, average_attn_weights=False)[1]
-    for item in range(2):
-        for head in range(4):
-            assert np.abs(np.asarray(recording["first"][item, head]) - weights[item, head].numpy()).max() <= TOLERANCE
-
-
-@torch.no_grad()
-def test_fewer_queries_than_keys(path):
-    model = torch.nn.MultiheadAttention(32, 4, batch_first=True).eval()
-    query, memory = torch.randn(1, 5, 32), torch.randn(1, 20, 32)
-    with fovea.record(model, path, progress=False):
-        model(query, memory, memory)
-    weights = model(query, memory, memory, average_attn_weights=False)[1][0]
-    each = fovea.Recording(path)[0]
-    assert each.shape == (1, 4, 5, 20)
-    assert max(np.abs(np.asarray(each[head]) - weights[head].numpy()).max() for head in range(4)) <= TOLERANCE
-
-
-def test_a_function_without_a_module(path):
-    query, key, value = torch.randn(3, 1, 2, 9, 8)
-    with fovea.record(torch.nn.Identity(), path, progress=False):
-        torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-    assert "causal" in repr(fovea.Recording(path)["attention"])
-
-
-class Changing(torch.nn.Module):
-    """Attends with a mask that it changes between the calls, in ways that PyTorch does not count."""
-
-    def __init__(self, change):
-        super().__init__()
-        self.change = change
-        self.register_buffer("mask", torch.ones(9, 9, dtype=torch.bool))
-
-    def forward(self, query):
-        for width in (2, 5):
-            self.change(self.mask, (torch.arange(9)[:, None] - torch.arange(9)).abs() < width)
-            query = torch.nn.functional.scaled_dot_product_attention(query, query, query, self.mask)
-        return query
-
-
-@pytest.mark.parametrize("compute", ["fovea", "original"])
-@pytest.mark.parametrize("by", ["data", "numpy"])
-def test_a_mask_that_changes_unseen(by, compute, path):
-    def change(mask, to):
-        if by == "data":
-            mask.data.copy_(to)
-        else:
-            mask.numpy()[:] = to.numpy()
-
-    model, query = Changing(change), torch.randn(1, 2, 9, 16)
-    expected = model(query)
-    with fovea.record(model, path, compute=compute, progress=False):
-        found = model(query)
-    assert (found - expected).abs().max() < 1e-5
-    texts = [repr(each) for each in fovea.Recording(path).attentions.values()]
-    assert "window(1, 1)" in texts[0]
-    assert "window(4, 4)" in texts[1]
-
-
 @torch.no_grad()
 def refusal(model, path, run, **options):
     """Returns the message with which a recording is refused. Nothing may be written, and the model is as before."""
@@ -589,44 +504,3 @@ def test_the_size_is_told_first(path, capsys):
     assert capsys.readouterr().err == (
         f"fovea: recording about 2 attentions x 24 tokens x (4 + 2) heads x 16 = 0 MB to {path}\n"
     )
-
-
-class Vocabulary:
-    """A tokenizer, as far as token_texts() uses one."""
-
-    all_special_tokens = ("<s>",)
-
-    def __init__(self, *tokens):
-        self.tokens = tokens
-
-    def __len__(self):
-        return len(self.tokens)
-
-    def convert_ids_to_tokens(self, ids):
-        return [self.tokens[number] for number in ids]
-
-
-def test_texts_of_tokens():
-    byte_level = Vocabulary("<s>", "Ġthe", "cat", "Ċ", "ðŁ", "Ã©")
-    assert token_texts(byte_level, [0, 1, 2, 3, 4, 5]) == ["<s>", " the", "cat", "\n", "\\xf0\\x9f", "é"]
-    pieces = Vocabulary("<s>", "▁the", "é", "<0x0A>", "<0xF0>")
-    assert token_texts(pieces, [0, 1, 2, 3, 4]) == ["<s>", " the", "é", "\n", "\\xf0"]
-    assert token_texts(byte_level, [99, 2]) == ["99", "cat"]
-    added = Vocabulary("Ġthe", "café")
-    added.get_added_vocab = lambda: {"café": 1}
-    assert token_texts(added, [0, 1]) == [" the", "café"]
-    words = Vocabulary("[CLS]", "un", "##seen")
-    assert token_texts(words, [2, 1]) == ["##seen", "un"]
-    assert token_texts(Vocabulary("\ud800"), [0]) == ["\\ud800"]
-    assert token_texts(None, [5, 7]) == ["5", "7"]
-
-
-def test_hostile_tokens_are_kept_as_they_are(path):
-    model = DECODERS["Llama"]()
-    tokens = ["<script>alert(1)</script>", "\x1b[31m", "\u202e", 'a"b'] * 24 + ["x"]
-    recorded(model, {"input_ids": text(batch=1)}, path, tokenizer=Vocabulary(*tokens), text="a <b>text</b>")
-    recording = fovea.Recording(path)
-    assert set(recording.tokens["text"]) <= set(tokens)
-    page = recording._repr_html_()
-    assert "<script>" not in page
-    assert "a &lt;b&gt;text&lt;/b&gt;" in page

@@ -22,7 +22,7 @@ _Mod = Callable[..., Tensor]
 _Block = Callable[[range, range], Tensor]  # of rows and columns; returns [batch or 1, heads or 1, rows, columns]
 # Allowed difference of a recognised score_mod from the function itself: some roundings.
 _CLOSE = {torch.float32: 1e-5, torch.float64: 1e-12}
-# With fewer samples, a score_mod is compared on the scores as well.
+# Minimum number of samples; with fewer, a score_mod is also compared on the real scores.
 _MIN_SAMPLES = 1 << 12
 # Pairs that are evaluated at once; each evaluation costs about a millisecond in vmap().
 _BLOCK = 1 << 20

@@ -52,7 +52,7 @@ def placed_tensor(mask: Tensor, q_len: int, kv_len: int) -> PlacedRule:
 
 
 def fingerprint(tensor: Tensor) -> int | None:
-    """Returns a hash of the elements; None if they are not in the CPU's memory, one after the other."""
+    """Returns a hash of the elements; None unless they are in CPU memory, at strides."""
     if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_nested:
         return None
     if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:  # FakeTensor and others

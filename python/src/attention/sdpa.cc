@@ -121,8 +121,8 @@ View part_of(View view, std::int64_t number, const Shape& outer) {
   return with_rank_4(view);
 }
 
-/// PyTorch's CausalBias, a mask without elements. As in PyTorch, it is the mask of is_causal unless
-/// it is aligned to the lower right of lengths that differ; only then do the lengths matter.
+/// PyTorch's CausalBias, a causal mask that is described by its lengths. As in PyTorch, it has the
+/// meaning of is_causal, except if it is aligned to the lower right and the lengths differ.
 struct CausalBias {
   std::int64_t q_len, kv_len;
   bool lower_right;

@@ -43,8 +43,8 @@ class OutputChecks {
   /// outputs added before. Undefined outputs are skipped. Throws InvalidArgument with the name of
   /// the argument and the expected and actual values.
   void add(const MutableTensorView& output, const OutputSpec& spec);
-  /// Records an input that is not part of the problem. Add all inputs before the first output, with
-  /// which the caller's workspace is checked.
+  /// Records an input that is not part of the problem. Add all inputs before the first output: the
+  /// first add() compares the caller's workspace with them.
   void add_input(const TensorView& input, std::string_view name);
 
  private:

@@ -206,8 +206,8 @@ void start_workers(int count) {
   const std::unique_lock lock(starting, std::try_to_lock);
   if (!lock) return;
   stay_loaded();
-  // The program's signals are for its own threads, except those for a fault of the thread itself:
-  // if they are blocked, the process ends without a call of the program's handler.
+  // Blocks the program's signals, which are for its own threads. Signals of a thread's own fault
+  // stay unblocked: if one is blocked, the process ends without a call of its handler.
   sigset_t others, before;
   sigfillset(&others);
   for (const int fault : {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP}) {
