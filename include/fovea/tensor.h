@@ -109,7 +109,13 @@ class FOVEA_API Shape {
     extents_[static_cast<std::size_t>(rank_++)] = extent;
   }
 
-  friend FOVEA_API bool operator==(const Shape& a, const Shape& b);
+  friend bool operator==(const Shape& a, const Shape& b) {
+    bool same = a.rank_ == b.rank_;
+    for (std::size_t dim = 0; dim < kMaxRank; ++dim) {
+      same = same && a.extents_[dim] == b.extents_[dim];
+    }
+    return same;
+  }
 
  private:
   [[noreturn]] static void fail_rank();

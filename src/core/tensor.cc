@@ -82,10 +82,6 @@ bool is_float(DType dtype) { return dtype != DType::kInt64 && dtype != DType::kB
 
 void Shape::fail_rank() { fail("tensor: expected at most {} dimensions, got more", kMaxRank); }
 
-bool operator==(const Shape& a, const Shape& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end());
-}
-
 std::string to_string(const Shape& shape) {
   return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
 }

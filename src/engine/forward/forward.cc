@@ -142,8 +142,10 @@ std::size_t workspace_bytes(const Problem& problem, const Lenses& lenses) {
   const Problem alone = problem.with_options(on_one_thread);
   const kernels::LensSetup setup = lens_setup(problem, lenses);
   std::size_t bytes = decode_workspace_bytes(problem, Decoded::kFaster);
+  const Passes passes = Passes::of(problem);
   for (const Problem* const planned : {&problem, &alone}) {
     for (const bool decoded : {false, true}) {
+      if (!(decoded ? passes.decode : passes.tiles)) continue;
       for (const kernels::LensSetup& seen : {setup, kernels::LensSetup{}}) {
         const ForwardPlan plan(*planned, decoded, !decoded, seen);
         bytes = std::max(bytes, plan.workspace_bytes());

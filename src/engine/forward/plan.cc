@@ -46,10 +46,9 @@ std::int64_t round_up(std::int64_t number, std::int64_t multiple) {
 }
 
 /// Returns the index of the first element of part `part`, if `count` elements are divided into
-/// `parts` parts whose sizes differ by at most one. A single part needs no division instruction;
-/// these take a twentieth of the time of the smallest calls.
+/// `parts` parts whose sizes differ by at most one.
 std::int64_t part_begin(std::int64_t part, std::int64_t parts, std::int64_t count) {
-  return parts == 1 ? part * count : part * count / parts;
+  return quotient(part * count, parts);
 }
 
 /// Text generation does not use dropout, so decoding has no kernels for it.
@@ -144,7 +143,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
 ForwardPlan::Division ForwardPlan::divide(std::int64_t sequence) const {
   const ProblemShape& shape = problem_.shape;
   SequenceSpan span = sequence_span(problem_.options, shape, sequence);
-  if (is_decoded(problem_, span) != decoded_) span.q_len = 0;
+  if (shape.sequences > 0 && is_decoded(problem_, span) != decoded_) span.q_len = 0;
   Division division{.q_len = span.q_len, .kv_len = span.kv_len};
   const std::int64_t heads = heads_of_a_key_head(shape);
   if (heads == 0) return division;
@@ -219,21 +218,22 @@ WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) cons
     division = divide(item.sequence);
     per_group = items_per_group(division);
   }
-  std::int64_t group = number / per_group;
+  std::int64_t group = quotient(number, per_group);
+  const std::int64_t part = (group + 1) * per_group - 1 - number;
   if (shape.sequences == 0) {
-    item.sequence = group / division.groups;
-    group %= division.groups;
+    item.sequence = quotient(group, division.groups);
+    group -= item.sequence * division.groups;
   }
   const std::int64_t parts = division.parts;
   const std::int64_t heads = heads_of_a_key_head(shape);
-  item.kv_head = group / parts;
-  const std::int64_t first = part_begin(group % parts, parts, heads);
+  item.kv_head = quotient(group, parts);
+  const std::int64_t part_of_heads = group - item.kv_head * parts;
+  const std::int64_t first = part_begin(part_of_heads, parts, heads);
   item.head = item.kv_head * heads + first;
-  item.heads = part_begin(group % parts + 1, parts, heads) - first;
+  item.heads = part_begin(part_of_heads + 1, parts, heads) - first;
   const std::int64_t rows = division.q_len * item.heads;
   item.in_place = rows <= kMaxRowsInPlace;
   // Every part has as many items as the largest one, so those of smaller parts may be empty.
-  const std::int64_t part = per_group - 1 - number % per_group;
   const std::int64_t count = chunks(rows), step = chunk_rows(rows);
   item.q_begin = part_begin(part, per_group, count) * step;
   item.q_end = std::min(part_begin(part + 1, per_group, count) * step, rows);

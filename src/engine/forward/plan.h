@@ -38,7 +38,8 @@ struct Passes {
 class ForwardPlan {
  public:
   /// Plans the sequences that are not decoded, or if `decoded` is true, those that are: decoding
-  /// computes no lenses. If `context` is false, only lse and lenses are computed.
+  /// computes no lenses. Passes::of() must contain the pass. If `context` is false, only lse and
+  /// lenses are computed.
   ForwardPlan(const Problem& problem, bool decoded, bool context,
               const kernels::LensSetup& lenses = {});
 

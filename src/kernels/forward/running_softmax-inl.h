@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 #include <optional>
 
@@ -21,6 +22,7 @@
 #include "fovea/simd_math-inl.h"
 
 #include "kernels/forward/forward.h"
+#include "kernels/simd/log-inl.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/tile/dropout-inl.h"
 #include "kernels/tile/score-inl.h"
@@ -85,11 +87,9 @@ class RunningSoftmax {
   /// Computes the factors of the rows' contexts, 1 / sum or 0 for a row without a visible key, with
   /// the share of a sink, and writes lse.
   void finish(const Panel& panel) {
-    if (score_.sinks.empty() && head_.lse.data == nullptr) {
-      normalize(panel);
-    } else {
-      normalize_with_sink(panel);
-    }
+    if (!score_.sinks.empty()) return normalize_with_sink(panel);
+    normalize(panel);
+    if (head_.lse.data != nullptr) write_lse(panel);
   }
   /// The factors of the lenses' sums.
   float* lens_factor() const { return kOwnLensFactor ? scratch_.block_lse_sum : scratch_.factor; }
@@ -97,6 +97,8 @@ class RunningSoftmax {
   std::optional<DropoutLanes>& dropout() { return dropout_; }
 
  private:
+  static constexpr double kLn2 = std::numbers::ln2_v<double>;
+
   template <int kVectors, bool kDropout>
   HWY_INLINE void compute(const Panel& panel, std::int64_t block, const Segment& segment) {
     const Floats d;
@@ -162,19 +164,41 @@ class RunningSoftmax {
     }
   }
 
-  void normalize_with_sink(const Panel& panel) {
-    constexpr double kLn2 = std::numbers::ln2_v<double>;
-    const bool sink = !score_.sinks.empty();
-    const double sink_logit =
-        sink ? score_.sinks[static_cast<std::size_t>(head_.origin.head)] : 0.0;
+  /// Returns the exponent of 2 that the weights of a row are relative to.
+  double reference(const Panel& panel, std::int64_t lane) const {
+    const double maximum = Keys::reference(panel.maximum[lane], score_factor_);
+    // A saturated maximum was already -FLT_MAX, or nearly, before the factor log2(e).
+    return panel.maximum[lane] == kLowest ? maximum / kLn2 : maximum;
+  }
+
+  /// Computes the logarithms of whole vectors: one by one, they took up to a tenth of a call with
+  /// few keys.
+  void write_lse(const Panel& panel) {
+    const hn::CappedTag<double, (kLanes + 1) / 2> d;
+    const hn::Rebind<float, decltype(d)> floats;
+    alignas(64) double logarithms[kPanelLanes];
+    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += hn::MaxLanes(d)) {
+      const auto sums = hn::PromoteTo(d, hn::Load(floats, panel.lse_sum + lane));
+      hn::Store(log_of_positive(d, sums), d, logarithms + lane);
+    }
     for (std::int64_t lane = 0; lane < panel.rows; ++lane) {
-      double maximum = Keys::reference(panel.maximum[lane], score_factor_);
-      // A saturated maximum was already -FLT_MAX, or nearly, before the factor log2(e).
-      if (panel.maximum[lane] == kLowest) maximum /= kLn2;
+      const float sum = panel.lse_sum[lane];
+      // A row without a visible key has lse -inf.
+      const bool positive = sum > 0.0f && sum <= std::numeric_limits<float>::max();
+      const double logarithm = positive ? logarithms[lane] : std::log(static_cast<double>(sum));
+      head_.lse_of(panel.first_query + lane) =
+          static_cast<float>(reference(panel, lane) * kLn2 + logarithm);
+    }
+  }
+
+  void normalize_with_sink(const Panel& panel) {
+    const double sink_logit = score_.sinks[static_cast<std::size_t>(head_.origin.head)];
+    for (std::int64_t lane = 0; lane < panel.rows; ++lane) {
+      double maximum = reference(panel, lane);
       double sum = static_cast<double>(panel.sum[lane]);
       double lse_sum = static_cast<double>(panel.lse_sum[lane]);
       double shrink = 1.0;
-      if (sink && std::isfinite(sink_logit)) {
+      if (std::isfinite(sink_logit)) {
         // The sink is one more score, without a value.
         const double logit = sink_logit / kLn2;
         const double before = sum == 0.0 ? logit : maximum;

@@ -10,24 +10,24 @@
 
 namespace fovea::kernels {
 
-/// Allocates consecutive parts, each aligned to a cache line. If `base` is null, take() returns
-/// null and only the size is counted.
+/// Allocates consecutive parts, each aligned to a cache line. If `base` is null, only the size is
+/// counted, and the addresses are meaningless.
 class Arena {
  public:
-  explicit Arena(std::byte* base) : base_(base) {}
+  explicit Arena(std::byte* base) : base_(reinterpret_cast<std::uintptr_t>(base)), end_(base_) {}
 
   template <class T>
   T* take(std::int64_t count) {
-    std::byte* const here = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += (static_cast<std::size_t>(count) * sizeof(T) + kLine - 1) / kLine * kLine;
+    const std::uintptr_t here = end_;
+    end_ += (static_cast<std::size_t>(count) * sizeof(T) + kLine - 1) / kLine * kLine;
     return reinterpret_cast<T*>(here);
   }
-  std::size_t used() const { return used_; }
+  std::size_t used() const { return end_ - base_; }
 
  private:
   static constexpr std::size_t kLine = 64;
-  std::byte* base_;
-  std::size_t used_ = 0;
+  std::uintptr_t base_;
+  std::uintptr_t end_;
 };
 
 }  // namespace fovea::kernels

@@ -181,8 +181,8 @@ class KeyRows {
   }
 
   void load_queries(const Panel& panel, float factor) const {
-    if constexpr (kMaxQueriesInQuads > 0) {
-      if (panel.rows <= kMaxQueriesInQuads) return load_quads(panel, factor);
+    if constexpr (kMayUseQuads) {
+      if (in_quads(panel)) return load_quads(panel, factor);
     }
     HWY_NAMESPACE::load_queries<Arithmetic>(head_, panel, setup_.head_dim, factor, panel.queries);
   }
@@ -192,8 +192,8 @@ class KeyRows {
   HWY_INLINE void scores(const Panel& panel, std::int64_t key, std::int64_t lane, float* scores,
                          float* maximum) const {
     const float* const keys = keys_.row(key);
-    if constexpr (kMaxQueriesInQuads > 0) {
-      if (panel.rows <= kMaxQueriesInQuads) {
+    if constexpr (kMayUseQuads) {
+      if (in_quads(panel)) {
         for (std::int64_t v = 0; v < kVectors; ++v) {
           const std::int64_t first = lane + v * kLanes;
           tile_of_few(std::min(panel.rows - first, kLanes), keys, keys_.stride,
@@ -304,6 +304,9 @@ class KeyRows {
     const float* row(std::int64_t number) const { return data + number * stride; }
   };
 
+  bool in_quads(const Panel& panel) const {
+    return panel.rows <= max_queries_in_quads(setup_.head_dim);
+  }
   void load_quads(const Panel& panel, float factor) const {
     clear_quads(panel.rows, setup_.head_dim, panel.queries);
     const std::int64_t first = panel.first_query;

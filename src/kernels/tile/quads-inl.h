@@ -22,7 +22,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/simd/simd-inl.h"
 #include "kernels/tile/pack-inl.h"
@@ -31,11 +30,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// The maximum number of queries of a panel for which this product is used. With 4 lanes, where a
-/// vector holds a single query, it has not been measured.
-constexpr std::int64_t kMaxQueriesInQuads = kLanes >= 8 ? kLanes * 3 / 2 : 0;
 /// The dimensions of a quad.
 constexpr std::int64_t kQuad = 4;
+/// Whether this product is ever used. With 4 lanes, where a vector holds a single query, it has not
+/// been measured.
+constexpr bool kMayUseQuads = kLanes >= 2 * kQuad;
+/// Returns the maximum number of queries of a panel for which this product is used.
+constexpr std::int64_t max_queries_in_quads(std::int64_t dim) {
+  return kMayUseQuads && dim >= kQuad ? kLanes * 3 / 2 : 0;
+}
 /// The queries whose quads fill a vector.
 constexpr std::int64_t kQueriesOfVector = kLanes < kQuad ? 1 : kLanes / kQuad;
 /// The floats of a quad of kLanes queries.
@@ -145,9 +148,10 @@ HWY_INLINE void scores_of_quads(const float* const (&key)[kKeys], const float* H
   if (c < dim) next.fetch<kKeys>();
   for (; c + kQuad <= dim; c += kQuad) add([&](int i) HWY_ATTR { return key[i] + c; });
   if (c < dim) {
-    alignas(16) float last[kKeys][kQuad] = {};
+    const hn::CappedTag<float, kQuad> quad;
+    alignas(16) float last[kKeys][kQuad];
     for (int i = 0; i < kKeys; ++i) {
-      std::memcpy(last[i], key[i] + c, static_cast<std::size_t>(dim - c) * sizeof(float));
+      hn::Store(load_first(quad, key[i] + c, dim - c), quad, last[i]);
     }
     add([&](int i) HWY_ATTR { return last[i]; });
   }

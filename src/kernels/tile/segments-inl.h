@@ -26,8 +26,12 @@ inline void find_ranges(const Mask& mask, const ForwardHead& head, std::int64_t 
                         std::int64_t end, Panel& panel) {
   panel.exact = true;
   if (mask.allows_all()) {
-    std::fill_n(panel.key_begin, panel.vectors * kLanes, begin);
-    std::fill_n(panel.key_end, panel.vectors * kLanes, end);
+    // One loop for both: GCC's std::fill_n writes zeros by `rep stos`, which is slow to start.
+    const hn::CappedTag<std::int64_t, kLanes> d;
+    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += hn::MaxLanes(d)) {
+      hn::Store(hn::Set(d, begin), d, panel.key_begin + lane);
+      hn::Store(hn::Set(d, end), d, panel.key_end + lane);
+    }
     std::fill(panel.ranges, panel.ranges + panel.vectors,
               VectorRange{.begin = begin, .end = end, .all_begin = begin, .all_end = end});
     panel.keys_begin = begin;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vector functions of fovea/simd_math-inl.h, against the C library's in double, over their
-// whole range, on the active target.
+// The vector functions of fovea/simd_math-inl.h and kernels/simd/log-inl.h, against the C library's
+// in double, over their whole range, on the active target.
 
 #include "fovea/simd_targets.h"  // before Highway
 
@@ -23,6 +23,7 @@
 
 #include "fovea/simd_math-inl.h"
 
+#include "kernels/simd/log-inl.h"
 #include "kernels/simd/target.h"
 #include "support/float_numbers.h"
 
@@ -58,6 +59,15 @@ void Tanh(std::vector<float>& numbers) {
   }
 }
 
+/// Works in place on a multiple of 8 numbers.
+void LogOfPositive(std::vector<double>& numbers) {
+  const hn::CappedTag<double, 8> d;
+  for (std::size_t i = 0; i < numbers.size(); i += hn::Lanes(d)) {
+    double* const at = numbers.data() + i;
+    hn::StoreU(kernels::HWY_NAMESPACE::log_of_positive(d, hn::LoadU(d, at)), d, at);
+  }
+}
+
 }  // namespace fovea::test::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -66,6 +76,7 @@ namespace fovea::test {
 namespace {
 
 HWY_EXPORT(Exp2OfNonpositive);
+HWY_EXPORT(LogOfPositive);
 HWY_EXPORT(Tanh);
 HWY_EXPORT(TanhTimes);
 
@@ -116,6 +127,36 @@ TEST(AttentionMath, Exp2AtRangeEnds) {
   expect_bits(found, expected);
   EXPECT_TRUE(std::isnan(found[11]));
   EXPECT_TRUE(std::isnan(found[12]));
+}
+
+TEST(AttentionMath, LogWithinItsRelativeError) {
+  constexpr double kError = 2e-12;
+  // Normal float32 numbers, float64 numbers near 1, and the ends of the interval of the series.
+  std::vector<double> numbers;
+  for (const float x : numbers_to(std::numeric_limits<float>::max())) {
+    if (x >= std::numeric_limits<float>::min()) numbers.push_back(static_cast<double>(x));
+  }
+  for (int step = -1000; step <= 1000; ++step) {
+    numbers.push_back(1.0 + step * 0x1p-52);
+    numbers.push_back(1.0 + step * 0x1p-12);
+    numbers.push_back(std::sqrt(0.5) * (1.0 + step * 0x1p-52));
+  }
+  numbers.resize((numbers.size() + 7) / 8 * 8, 3.0);
+  std::vector<double> found = numbers;
+  kernels::choose_target();
+  HWY_DYNAMIC_DISPATCH(LogOfPositive)(found);
+  double worst = 0.0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const double exact = std::log(numbers[i]);
+    if (exact == 0.0) {
+      EXPECT_EQ(found[i], 0.0);
+    } else {
+      worst = std::max(worst, std::abs(found[i] - exact) / std::abs(exact));
+    }
+  }
+  RecordProperty("relative_error", std::to_string(worst * 1e12) + "e-12");
+  EXPECT_LE(worst, kError);
+  EXPECT_GT(worst, 0.0);
 }
 
 TEST(AttentionMath, TanhWithinThreeUlp) {
