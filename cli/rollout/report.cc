@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -47,6 +48,8 @@ std::string rollout_text(const RolloutReport& report, std::int64_t top) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(report.shares.extent(1)));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   const auto share = [&](std::int64_t token) { return report.shares.at<double>({0, token}); };
+  const auto has_nan = [&](std::int64_t token) { return std::isnan(share(token)); };
+  const auto unknown = std::erase_if(order, has_nan);
   std::ranges::stable_sort(order,
                            [&](std::int64_t a, std::int64_t b) { return share(a) > share(b); });
   const auto with_share =
@@ -54,7 +57,7 @@ std::string rollout_text(const RolloutReport& report, std::int64_t top) {
   const std::int64_t count = std::min<std::int64_t>(top, with_share);
   std::vector<Cells> rows = {{"token", "", "share", ""}};
   double shown = 0.0;
-  const double largest = share(order.front());
+  const double largest = order.empty() ? 0.0 : share(order.front());
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t token = order[static_cast<std::size_t>(i)];
     constexpr int kTokenColumns = 24, kBarColumns = 24;
@@ -73,7 +76,10 @@ std::string rollout_text(const RolloutReport& report, std::int64_t top) {
     text += fmt::format("and {} more with {:.4f} together\n", with_share - count,
                         std::max(all - shown, 0.0));
   }
-  if (all < 0.9995) {
+  if (unknown > 0) {
+    text += fmt::format("and {} with nan: a score of a layer is nan or inf\n",
+                        counted(static_cast<std::int64_t>(unknown), "token"));
+  } else if (all < 0.9995) {
     const bool sinks = std::ranges::any_of(report.layers, [](const RecordedAttention* layer) {
       return !layer->options.score.sinks.empty();
     });
@@ -126,7 +132,7 @@ MapCells rollout_map(const RolloutReport& report) {
                   .pairs = Tensor(DType::kInt64, shape)};
   // Draw as masked what the token cannot depend on.
   for_each_index(shape, [&](const Index& at) {
-    map.pairs.at<std::int64_t>(at) = report.shares.at<double>(at) > 0.0 ? 1 : 0;
+    map.pairs.at<std::int64_t>(at) = report.shares.at<double>(at) == 0.0 ? 0 : 1;
   });
   return map;
 }

@@ -97,9 +97,9 @@ std::string end_text(const LearnReport& report) {
       return fmt::format("Interrupted after {} of {} steps.", steps, report.most_steps);
     default:
       return fmt::format(
-          "Not every wish is met after {} steps; more --steps or another --learning-rate or --seed "
-          "may help.",
-          steps);
+          "Not every wish is met after {}; more --steps or another --learning-rate or --seed may "
+          "help.",
+          counted(steps, "step"));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -105,7 +106,10 @@ std::vector<TranslateCommand::Text> TranslateCommand::texts() const {
     }
     std::int64_t number = 0;
     for (std::string line; std::getline(std::cin, line);) {
-      result.push_back({line, fmt::format("line {} of standard input: ", ++number)});
+      // As in files of pairs.
+      std::string_view rest = ++number == 1 ? without_byte_order_mark(line) : line;
+      if (rest.ends_with('\r')) rest.remove_suffix(1);
+      result.push_back({std::string(rest), fmt::format("line {} of standard input: ", number)});
     }
   }
   return result;

@@ -369,7 +369,7 @@ int TrainTranslateCommand::run() const {
           fmt::format("Ended at step {}: no better validation for {}.\n", state.steps, state.worse);
       break;
     case train::TrainEnd::kOutOfSteps:
-      text += fmt::format("All {} steps are made.\n", state.steps);
+      text += fmt::format("Ended after {}.\n", counted(state.steps, "step"));
       break;
   }
   if (state.best_step > 0) {

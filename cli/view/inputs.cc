@@ -44,8 +44,8 @@ std::string options_text(const AttendArguments& problem) {
   std::string text =
       fmt::format("{} {} {} {} {} {} {} {} {} {}", problem.length_first,
                   problem.dtype ? dtype_name(*problem.dtype) : "", problem.causal, problem.prefix,
-                  problem.window, problem.scale.value_or(0.0), problem.softcap.value_or(0.0),
-                  problem.alibi, problem.one_way, problem.distance);
+                  problem.window, problem.scale ? fmt::format("{}", *problem.scale) : "",
+                  problem.softcap.value_or(0.0), problem.alibi, problem.one_way, problem.distance);
   for (const std::string& value : tensor_specs(problem)) {
     const view::FileState file = view::file_state(parse_tensor_spec(value).path);
     text += fmt::format("\n{} {} {}", value, file.bytes, file.time);

@@ -17,7 +17,8 @@ namespace fovea {
 ///
 /// Every tensor is [batch, q_heads, q_len] with any strides, float32 (float64 for float64 inputs);
 /// maximum_key is int64. Distances are differences of positions. Query i is at position i + offset
-/// (AttentionOptions::alignment), so distances in a causal row are never negative.
+/// (AttentionOptions::alignment), so distances in a causal row are never negative. With packed
+/// sequences, positions count within the sequence, but maximum_key is an index of the key tensor.
 ///
 /// In a row that sees no key, entropy, maximum and first_key are 0, maximum_key is -1, and the
 /// distances and mean_offset are NaN. In a row with NaN or +infinity among its scores, all
@@ -39,7 +40,7 @@ struct RowStatistics {
 /// row all keys are -1 and all weights are NaN.
 struct TopKeys {
   /// Both [batch, q_heads, q_len, k] with the same k, from 1 to min(kMaxTopKeys, kv_len).
-  MutableTensorView keys = {};     ///< int64; last dimension contiguous
+  MutableTensorView keys = {};     ///< int64, indices of the key tensor; last dimension contiguous
   MutableTensorView weights = {};  ///< float32 (float64 for float64 inputs); last dimension
                                    ///< contiguous
 };

@@ -47,7 +47,7 @@ KvCache& changeable(PythonCache& self) {
 void append(PythonCache& self, nb::handle key, nb::handle value, const Rotary* rotary) {
   const Array keys(key.ptr(), {.name = "key"}), values(value.ptr(), {.name = "value"});
   check_rank(keys, "key");
-  check_same_rank(values, "value", keys);
+  check_same_rank(values, "value", keys, "key");
   // After the conversions, which may run Python code, and another thread meanwhile.
   changeable(self).append(with_rank_4(keys.view()), with_rank_4(values.view()), rotary);
 }
@@ -127,8 +127,14 @@ inverse_frequencies  the frequencies themselves, one per pair, in place of base)
       .def_ro("base", &Rotary::base)
       .def_ro("dims", &Rotary::dims)
       .def("__repr__", [](const Rotary& self) {
-        return fmt::format("Rotary(base={}, dims={}, pairs=\"{}\")", self.base, self.dims,
-                           self.pairs == Rotary::Pairs::kHalves ? "halves" : "interleaved");
+        const std::string rest =
+            fmt::format("dims={}, pairs=\"{}\"", self.dims,
+                        self.pairs == Rotary::Pairs::kHalves ? "halves" : "interleaved");
+        if (self.inverse_frequencies.empty()) {
+          return fmt::format("Rotary(base={}, {})", self.base, rest);
+        }
+        return fmt::format("Rotary({}, inverse_frequencies=[{}])", rest,
+                           fmt::join(self.inverse_frequencies, ", "));
       });
 
   module.def(

@@ -14,6 +14,7 @@
 #include "fovea/error.h"
 
 #include "core/number_format.h"
+#include "core/tensor_memory.h"
 
 namespace fovea {
 namespace {
@@ -135,6 +136,7 @@ std::string format_array(const TensorView& values, const ArrayFormat& options) {
   check_not_negative("a threshold", options.threshold);
   check_not_negative("edge_items", options.edge_items);
   check_not_negative("a line_width", options.line_width);
+  if (values.defined()) memory_of(values, "format_array");  // reports a null pointer
   const bool summarise = values.defined() && values.size() > options.threshold;
   const NumberFormat numbers =
       summarise ? NumberFormat(corners(values, options.edge_items).view(), options)

@@ -17,6 +17,7 @@
 #include "core/element_type.h"
 #include "core/fail.h"
 #include "core/large_pages.h"
+#include "core/tensor_memory.h"
 
 namespace fovea {
 namespace {
@@ -208,6 +209,7 @@ void set_value(const MutableTensorView& tensor, const Index& index, double numbe
 
 Tensor convert(const TensorView& source, DType dtype) {
   if (!source.defined()) return {};
+  memory_of(source, "convert");  // reports a null pointer
   Tensor result(dtype, source.shape());
   const MutableTensorView target = result.view();
   const int last = source.rank() - 1;

@@ -25,6 +25,7 @@ void check_rollout(std::span<const RecordedAttention* const> layers,
   if (layers.empty()) fail_argument("layers", "expected at least one attention, got none");
   std::unordered_map<std::int64_t, const RecordedAttention*> once;
   for (const RecordedAttention* const layer : layers) {
+    if (layer == nullptr) fail_argument("layers", "expected attentions, got a null pointer");
     require_recorded(*layer);
     const auto [other, is_new] = once.emplace(layer->layer, layer);
     if (!is_new) {

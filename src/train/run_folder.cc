@@ -85,7 +85,7 @@ scene::JsonNode at(const scene::JsonNode& node, std::string_view key) {
 }
 
 Model parse_model(std::string_view json) {
-  const scene::JsonDocument document = scene::parse_json(json);
+  const scene::JsonDocument document = scene::parse_json(json, "model");
   const scene::JsonNode root = document.root("model");
   Model model;
   model.source = vocabulary(at(root, "source_symbols"));

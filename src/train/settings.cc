@@ -43,7 +43,7 @@ std::string to_json(const RunSettings& settings) {
 }
 
 RunSettings parse_run_settings(std::string_view json) {
-  const scene::JsonDocument document = scene::parse_json(json);
+  const scene::JsonDocument document = scene::parse_json(json, "run");
   const scene::JsonNode root = document.root("run");
   const auto at = [&](const char* key) {
     const std::optional<scene::JsonNode> found = root.find(key);

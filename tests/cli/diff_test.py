@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import math
+import re
 import unittest
 
 from map_problem import Png
@@ -132,6 +133,18 @@ class RolloutTest(RecordingTest):
         layer.lse.values = [lse + math.log(2) for lse in layer.lse.values]  # of sinks as large as all keys together
         path, _ = self.record("sinks.safetensors", [layer])
         self.assertIn("\nsinks and queries that see no key take 0.2500\n", self.succeed("rollout", path))
+
+    def test_nan_is_told_and_ranks_last(self):
+        layers = [Layer(i, i + 1, options={"mask": {"all": [{"causal": True}, {"window": [1, 0]}]}})
+                  for i in range(2)]
+        place = layers[0].query.shape[3] * 7  # query 7 of the first head, in the first layer
+        layers[0].query.values[place] = math.nan
+        path, _ = self.record("nan.safetensors", layers)
+        text = self.succeed("rollout", path)
+        shares = [float(share) for share in re.findall(r"(?m)^ +\d+ .* (0\.\d{4})", text)]
+        self.assertEqual(shares, sorted(shares, reverse=True))
+        self.assertIn("with nan: a score of a layer is nan or inf\n", text)
+        self.assertNotIn("take", text)
 
     def test_the_picture_has_labels(self):
         path, _ = self.record()

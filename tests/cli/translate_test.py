@@ -66,7 +66,7 @@ class Learning(TranslateTest):
                 self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
                                  ["attention.html", "checkpoint.safetensors", "model.json",
                                   "model.safetensors", "run.json"])
-                self.assertIn("All 400 steps are made.\n", text)
+                self.assertIn("Ended after 400 steps.\n", text)
 
                 answers = self.succeed("translate", str(self.folder), "abc", "-", stdin="dd\ncab\n")
                 self.assertEqual(len(answers.splitlines()), 3)
@@ -224,6 +224,9 @@ class Errors(TranslateTest):
                       self.fails("translate", str(self.folder), "--pairs", other))
         self.assertIn("characters, got 99: ", self.fails("translate", str(self.folder), "a" * 99))
         self.assertIn("expected a text to translate, got an empty one", self.fails("translate", str(self.folder), ""))
+        # Lines as of files of Windows.
+        self.assertEqual(self.succeed("translate", str(self.folder), "-", stdin="\ufeffab\r\nba\r\n"),
+                         self.succeed("translate", str(self.folder), "ab", "ba"))
         self.assertIn("line 2 of standard input: expected a text to translate, got an empty one",
                       self.fails("translate", str(self.folder), "-", stdin="ab\n\nba\n"))
         model = self.folder / "model.safetensors"

@@ -110,6 +110,11 @@ class RoutesTest(ViewTest):
             "score": "scale 0.5", "query_tokens": False, "key_tokens": True, "values": False, "same_tokens": False})
         self.assertEqual(server.get("/api/v1/inputs")["memory"], 64 << 20)
 
+    def test_scores_have_ids_of_their_own(self):
+        ids = {self.input_of(self.start(self.tensors(), *options))[0]["fingerprint"]
+               for options in ((), ("--scale", "0"), ("--scale", "0.5"))}
+        self.assertEqual(len(ids), 3)
+
     def test_layers_of_a_file_and_batches(self):
         arrays = {f"layers.{layer}.{name}": Array.normal((2, 2, 5, 4), layer)
                   for layer in (3, 11) for name in ("query", "key")}

@@ -323,6 +323,11 @@ CALLS = {
     "a mask and a matrix": (TypeError, lambda: fovea.causal() | np.ones((4, 4), bool), ["fovea.dense(array)"]),
     "a choice": (TypeError, lambda: fovea.Rotary(pairs=2), ['pairs: expected "halves" or "interleaved", got int']),
     "an array": (TypeError, lambda: CACHE.append(None, None), ["key: expected an array, got None"]),
+    "arrays of two ranks": (
+        ValueError,
+        lambda: CACHE.append(K, V[0, 0]),
+        ["value: expected 4 dimensions as key has, got"],
+    ),
     "an object": (
         TypeError,
         lambda: CACHE.append(K[0, 0], V[0, 0], rotary=8),

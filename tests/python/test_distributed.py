@@ -172,6 +172,10 @@ def test_shard():
     assert shard(np.ones((3, 2)), Sharding.lengths([0, 3]), 0).shape == (0, 2)
     with raises(ValueError, "array: expected 8 positions along axis -2, got 3"):
         shard(np.ones((3, 2)), sharding, 0)
+    with raises(ValueError, "axis: expected one of 1 dimensions, got -2"):
+        shard(np.arange(8), sharding, 0)
+    with raises(TypeError, "array: expected an array of NumPy, torch or JAX, got list"):
+        shard([1, 2], sharding, 0)
     with raises(ValueError, "rank: expected 0 or more and less than 2, got 2"):
         shard(np.ones((8, 2)), sharding, 2)
     assert sharding == Sharding.zigzag(8, 2) != Sharding.contiguous(8, 2)

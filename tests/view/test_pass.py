@@ -60,6 +60,8 @@ def test_exact_tiles_do_not_change(server):
     assert (again[1]["ETag"], again[2]) == (fields["ETag"], early)
     unchanged = server.request(f"/api/v1{head}/tile/max/1/3/3", headers={"If-None-Match": fields["ETag"]})
     assert unchanged[0] == 304
+    beyond = f"/api/v1{head}/tile/max/1/99/99"
+    assert server.request(beyond, headers={"If-None-Match": "*"})[0] == 400
     # Every level of the finished pass is the maximum of the finer one.
     base = server.api(head)["base_level"]
     levels = [base, base + 1] if server.api(head)["levels"] > base + 1 else [base - 1, base]

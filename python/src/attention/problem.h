@@ -32,10 +32,11 @@ inline void check_rank(const Array& array, const char* name) {
   }
 }
 
-inline void check_same_rank(const Array& array, const char* name, const Array& query) {
-  if (array.rank() != query.rank()) {
-    raise_value_error("{}: expected {} dimensions as query has, got {}", name, query.rank(),
-                      to_string(array.view().shape()));
+inline void check_same_rank(const Array& array, const char* name, const Array& other,
+                            const char* name_of_other = "query") {
+  if (array.rank() != other.rank()) {
+    raise_value_error("{}: expected {} dimensions as {} has, got {}", name, other.rank(),
+                      name_of_other, to_string(array.view().shape()));
   }
 }
 

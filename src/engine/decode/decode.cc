@@ -18,6 +18,7 @@
 #include "fovea/attention.h"
 
 #include "core/fail.h"
+#include "engine/call/outputs.h"
 #include "engine/call/parallel.h"
 #include "engine/call/problem.h"
 #include "engine/call/progress.h"
@@ -257,7 +258,10 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
   const std::array<Memory, 3> memory{checked.memory[0], memory_of(cache.key, "key"),
                                      memory_of(cache.value, "value")};
   const engine::Problem problem{query, cache.key, cache.value, with_lengths, memory, checked.shape};
-  engine::validate_outputs(problem, outputs);
+  engine::OutputChecks checks(problem);
+  checks.add_input(cache.block_table, "block_table");
+  checks.add_input(cache.lengths, "lengths");
+  engine::validate_outputs(problem, outputs, checks);
   engine::decode(problem, engine::Cache(cache), outputs, engine::Decoded::kAll);
 }
 

@@ -147,8 +147,11 @@ std::size_t workspace_bytes(const Problem& problem, const Lenses& lenses) {
     for (const bool decoded : {false, true}) {
       if (!(decoded ? passes.decode : passes.tiles)) continue;
       for (const kernels::LensSetup& seen : {setup, kernels::LensSetup{}}) {
-        const ForwardPlan plan(*planned, decoded, !decoded, seen);
-        bytes = std::max(bytes, plan.workspace_bytes());
+        // Without a context, the tile unit packs more keys at a time.
+        for (const bool context : {!decoded, false}) {
+          const ForwardPlan plan(*planned, decoded, context, seen);
+          bytes = std::max(bytes, plan.workspace_bytes());
+        }
       }
     }
   }

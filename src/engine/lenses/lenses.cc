@@ -135,8 +135,13 @@ void validate_lenses(const Problem& problem, const Lenses& lenses, OutputChecks&
 }
 
 void validate_outputs(const Problem& problem, const AttentionOutputs& outputs) {
-  const ProblemShape& shape = problem.shape;
   OutputChecks checks(problem);
+  validate_outputs(problem, outputs, checks);
+}
+
+void validate_outputs(const Problem& problem, const AttentionOutputs& outputs,
+                      OutputChecks& checks) {
+  const ProblemShape& shape = problem.shape;
   checks.add(outputs.context,
              {.name = "context",
               .shape = {shape.batch, shape.q_heads, shape.q_len, problem.value_dim()},

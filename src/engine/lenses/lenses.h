@@ -33,6 +33,9 @@ void validate_lenses(const Problem& problem, const Lenses& lenses, OutputChecks&
 /// Validates the outputs of a forward call: shape, type, strides, and that no output overlaps
 /// itself, another output or an input. Throws InvalidArgument otherwise.
 FOVEA_API void validate_outputs(const Problem& problem, const AttentionOutputs& outputs);
+/// The same for a call whose other inputs `checks` has.
+void validate_outputs(const Problem& problem, const AttentionOutputs& outputs,
+                      OutputChecks& checks);
 
 /// The number of queries and keys that a map covers.
 struct MapOf {

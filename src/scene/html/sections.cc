@@ -100,7 +100,7 @@ PageSection StepSections::section(const Step& step) const {
   out.title = fmt::format("{}{}{}", step_title(step.name, texts_),
                           how.empty() ? "" : texts_("list.colon"), how);
   out.formulas = {step_mathml(step.name, scene(), texts_)};
-  out.reading = escape(step_reading(step.name, texts_));
+  out.reading = escape(step_reading(step.name, !scene().options.score.sinks.empty(), texts_));
   const std::string_view base = base_name(step.name);
   if (!step.words.empty()) {
     out.body = word_lists(step);

@@ -53,6 +53,7 @@ class Story {
   }
 
  private:
+  bool sinks() const { return !scene_.options.score.sinks.empty(); }
   std::string word() const {
     return fmt::format("<span class=\"focus-word\">{}</span>",
                        isolate(model_.word(Axis::kQueries, focus_.item, focus_.index)));
@@ -179,7 +180,7 @@ class Story {
     PageSection out = section(name);
     const Step* step = model_.find(name);
     if (!claim(out, name) || step == nullptr) return;
-    out.reading = escape(step_reading(name, texts_));
+    out.reading = escape(step_reading(name, sinks(), texts_));
     const StepLayout layout = model_.layout(*step);
     const StepNumbers& how = model_.numbers(*step);
     out.body = each_head("hidden", [&](std::int64_t head) {
@@ -345,7 +346,7 @@ class Story {
       claim(out, "weights" + suffix);
       claim(out, "row_sums" + suffix, false);
     }
-    out.reading = escape(step_reading("weights", texts_));
+    out.reading = escape(step_reading("weights", sinks(), texts_));
     if (scene_.normalizations.size() > 1) {
       const auto name = normalization_label(scene_.normalizations.back(), texts_);
       out.reading = texts_("story.normalizations", {{"name", escape(name)}});
@@ -370,7 +371,7 @@ class Story {
     const Step* weights = model_.find("weights");
     if (!claim(out, "context") || context == nullptr || weights == nullptr) return;
     claim(out, "merged_context");
-    out.reading = escape(step_reading("context", texts_));
+    out.reading = escape(step_reading("context", sinks(), texts_));
     const StepLayout result = model_.layout(*context);
     const StepLayout share = model_.layout(*weights);
     const StepNumbers& result_how = model_.numbers(*context);

@@ -32,11 +32,10 @@ class ScoreParser {
     const bool has_object = node && node->is_object();
     parse_kind(node, kind);
     if (const auto scale = has_object ? node->find("scale") : std::nullopt) {
-      if (scale->is_string()) {
-        scale->choice({"1/sqrt(head_dim)"});
+      if (scale->is_string() && scale->string() == "1/sqrt(head_dim)") {
         scene_.scale_text = scale->string();
       } else {
-        if (!scale->is_number()) scale->expected("a number or \"1/sqrt(head_dim)\"");
+        if (!scale->is_number()) scale->expected("a finite number or \"1/sqrt(head_dim)\"");
         scene_.options.score.scale = scale->number();
       }
     } else if (kind == 0) {

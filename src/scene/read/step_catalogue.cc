@@ -89,8 +89,10 @@ std::string step_title(std::string_view name, const Texts& texts) {
   return texts.plain(fmt::format("step.{}.title", base_name(name)));
 }
 
-std::string step_reading(std::string_view name, const Texts& texts) {
-  return texts.plain(fmt::format("step.{}.reading", base_name(name)));
+std::string step_reading(std::string_view name, bool sinks, const Texts& texts) {
+  const std::string_view base = base_name(name);
+  if (sinks && base == "weights") return texts.plain("step.weights.reading_sink");
+  return texts.plain(fmt::format("step.{}.reading", base));
 }
 
 bool is_step_name(std::string_view name) {

@@ -43,8 +43,8 @@ bool is_softmax_part(std::string_view name);
 
 /// Returns the title of a step, which may have a prefix or suffix.
 std::string step_title(std::string_view name, const Texts& texts = english());
-/// Returns one sentence on how to read the numbers of a step.
-std::string step_reading(std::string_view name, const Texts& texts = english());
+/// Returns one sentence on how to read the numbers of a step of a scene with or without sinks.
+std::string step_reading(std::string_view name, bool sinks, const Texts& texts = english());
 
 /// Returns whether a trace can contain a step of this name.
 bool is_step_name(std::string_view name);

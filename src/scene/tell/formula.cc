@@ -154,8 +154,13 @@ struct Writer {
       return row({entry("a"), mo("="), power(j, std::nullopt, sinks)});
     }
     const Formula largest = focus ? mi("m") : sub(mi("m"), mi("i"));
+    Formula maximum = row({under(mi("max"), mi("k")), {Kind::kSpace, "", {}}, k});
+    if (sinks) {
+      maximum = row({mi("max"), in_parentheses(row({mtext(texts.plain("formula.sink")), mo(","),
+                                                    std::move(maximum)}))});
+    }
     return row({entry("a"), mo("="), power(j, largest, sinks), mo(","), largest, mo("="),
-                row({under(mi("max"), mi("k")), {Kind::kSpace, "", {}}, k})});
+                std::move(maximum)});
   }
 
   Formula row_sums() const {

@@ -22,7 +22,7 @@ struct RowFacts {
   std::int64_t where = -1;
   std::int64_t visible = 0;    // unmasked keys
   std::int64_t looked_at = 0;  // keys with non-zero weight
-  double entropy = 0.0;
+  double entropy = 0.0;        // of the shares of the weights in their sum, which a sink reduces
   bool has_negative = false;
   bool has_nan = false;
   bool has_infinity = false;
@@ -48,17 +48,18 @@ class MatrixRemarks {
       remarks.push_back(texts_.plain("remark.blind", {{"queries", some_queries(blind_)}}));
     }
     if (!zero_.empty()) {
-      const bool sink = !model_.scene().options.score.sinks.empty();
-      remarks.push_back(
-          texts_.plain(sink ? "remark.sink" : "remark.zero", {{"queries", some_queries(zero_)}}));
+      remarks.push_back(texts_.plain("remark.zero", {{"queries", some_queries(zero_)}}));
+    }
+    if (!sunk_.empty()) {
+      remarks.push_back(texts_.plain("remark.sink", {{"queries", some_queries(sunk_)}}));
     }
     if (weights_.cols < 2) return remarks;
     if (strongest_ >= 0) {
-      remarks.push_back(texts_.plain(
-          "remark.strongest",
-          {{"query", query(strongest_)},
-           {"key", target(strongest_)},
-           {"weight", fmt::format("{:.{}f}", facts(strongest_).most, model_.scene().precision)}}));
+      remarks.push_back(
+          texts_.plain("remark.strongest",
+                       {{"query", query(strongest_)},
+                        {"key", target(strongest_)},
+                        {"weight", model_.numbers(*weights_.step).text(facts(strongest_).most)}}));
     }
     if (most_even_ >= 0 && weights_.rows > 1 && most_even_ != strongest_) {
       remarks.push_back(texts_.plain(
@@ -78,6 +79,7 @@ class MatrixRemarks {
  private:
   RowFacts look_at_row(std::int64_t i) const {
     RowFacts facts;
+    double sum = 0.0, logarithms = 0.0;
     for (std::int64_t j = 0; j < weights_.cols; ++j) {
       // A weight of 0 does not imply a mask: a sink can absorb the whole weight of the row.
       if (model_.masked(item_, head_, i, j)) continue;
@@ -91,9 +93,21 @@ class MatrixRemarks {
       }
       if (weight < 0.0) facts.has_negative = true;
       if (weight != 0.0) ++facts.looked_at;
-      if (weight > 0) facts.entropy -= weight * std::log(weight);
+      if (weight > 0) {
+        sum += weight;
+        logarithms += weight * std::log(weight);
+      }
     }
+    if (sum > 0) facts.entropy = std::log(sum) - logarithms / sum;
     return facts;
+  }
+
+  /// Returns whether the sink has the weight that the words of a row lack. In a naive softmax whose
+  /// sum overflows, nothing has it.
+  bool sink_takes_all(std::int64_t i) const {
+    if (model_.scene().options.score.sinks.empty()) return false;
+    const Step* const sums = model_.find("exponential_sums");
+    return sums != nullptr && std::isfinite(model_.layout(*sums).at(item_, head_, 0, i, 0));
   }
 
   void sort_rows() {
@@ -106,7 +120,7 @@ class MatrixRemarks {
       if (row.has_nan || row.has_infinity) {
         (row.has_nan ? broken_ : infinite_).push_back(i);
       } else if (row.looked_at == 0) {
-        (row.visible == 0 ? blind_ : zero_).push_back(i);
+        (row.visible == 0 ? blind_ : sink_takes_all(i) ? sunk_ : zero_).push_back(i);
       } else if (row.looked_at == 1) {
         single_.push_back(i);
       } else {
@@ -154,7 +168,7 @@ class MatrixRemarks {
   std::int64_t item_;
   std::int64_t head_;
   std::vector<RowFacts> facts_;
-  std::vector<std::int64_t> broken_, infinite_, blind_, zero_, single_;
+  std::vector<std::int64_t> broken_, infinite_, blind_, zero_, sunk_, single_;
   std::int64_t strongest_ = -1;
   std::int64_t most_even_ = -1;
 };
@@ -200,9 +214,8 @@ std::string scale_remark(const TraceModel& model, const Texts& texts) {
 std::string sink_remark(const SoftmaxTable& table, const Texts& texts) {
   if (!table.sink()) return "";
   const SoftmaxColumn& last = table.columns().back();
-  const double share = table.sink_value(last);
-  return texts.plain("remark.sink_share", {{"words", table.text(last, *table.total(last) - share)},
-                                           {"sink", table.text(last, share)}});
+  return texts.plain("remark.sink_share", {{"words", table.text(last, table.total_of_words(last))},
+                                           {"sink", table.text(last, table.sink_value(last))}});
 }
 
 std::string naive_remark(const TraceModel& model, std::int64_t head, const Texts& texts) {

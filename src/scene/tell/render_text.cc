@@ -97,6 +97,12 @@ class TextRenderer {
     }
   }
 
+  void add_caption(const std::string& caption) {
+    for (const std::string& line : wrap(caption, width_ - static_cast<int>(kIndent.size()))) {
+      add(kIndent + faint(line, color_));
+    }
+  }
+
   int max_label() const { return std::min(kMaxLabel, width_ / 4); }
 
   // ---- Tables ----------------------------------------------------------------------------------
@@ -109,7 +115,7 @@ class TextRenderer {
     // A short caption is placed in the corner of the table, a long one on a separate line.
     std::string corner = table.caption;
     if (display_width(corner) > std::max(label_width, kMinLabel)) {
-      add(kIndent + faint(corner, color_));
+      add_caption(corner);
       corner.clear();
     }
     label_width = std::max(label_width, display_width(corner));
@@ -278,9 +284,7 @@ class TextRenderer {
           static_cast<double>(picture.weights.extent(1)) / static_cast<double>(cells.extent(1)));
     }
     caption += fmt::format("; darkest: {:.2g}", hottest);
-    for (const std::string& line : wrap(caption, width_ - static_cast<int>(kIndent.size()))) {
-      add(kIndent + faint(line, color_));
-    }
+    add_caption(caption);
     for (std::int64_t i = 0; i < rows; ++i) {
       const auto first = static_cast<std::size_t>(i * height / rows);
       std::string line = kIndent + pad_right(fit(picture.labels[first], label_width), label_width);

@@ -31,6 +31,10 @@ double hottest(const StepLayout& layout, std::int64_t item, std::int64_t head) {
   return most;
 }
 
+/// Returns the heat of a number that is not masked: NaN for infinities, which only an overflow
+/// gives.
+double heat_of(double value) { return std::isinf(value) ? std::nan("") : value; }
+
 /// Splits a note into lines and escapes each. Empty lines at either end are dropped. Splitting
 /// comes first because escaping would turn line breaks into visible text.
 Note lines_of(std::string_view text) {
@@ -73,7 +77,7 @@ Section StoryParts::section(const std::string& title, const std::string& step) c
   const Step* found = find(step);
   return {title,
           found != nullptr ? found->formula : std::string(info.formula),
-          std::string(step_reading(step)),
+          step_reading(step, !scene().options.score.sinks.empty()),
           {},
           {},
           {}};
@@ -172,7 +176,7 @@ Table StoryParts::table(const StepLayout& layout, std::int64_t item, std::int64_
       const double value = layout.at(item, head, 0, i, j);
       const bool masked = layout.maskable && model_.masked(item, head, i, j);
       Cell cell{masked ? std::string(kMaskedMark) : numbers.text(value)};
-      if (result.heat) cell.heat = masked ? -HUGE_VAL : most > 0.0 ? value / most : value;
+      if (result.heat) cell.heat = masked ? -HUGE_VAL : heat_of(most > 0.0 ? value / most : value);
       row.cells.push_back(std::move(cell));
     }
     result.rows.push_back(std::move(row));
@@ -186,7 +190,7 @@ Picture StoryParts::picture(const StepLayout& layout, std::int64_t item, std::in
   for_each_index(result.weights.shape(), [&](const Index& at) {
     result.weights.at<double>(at) = model_.masked(item, head, at[0], at[1])
                                         ? -HUGE_VAL
-                                        : layout.at(item, head, 0, at[0], at[1]);
+                                        : heat_of(layout.at(item, head, 0, at[0], at[1]));
   });
   return result;
 }

@@ -88,11 +88,7 @@ class WordTeller {
           "Several ways to make the scores add up to one; {} is the one used from here on.",
           normalization_label(scene_.normalizations.back()));
     }
-    if (!scene_.options.score.sinks.empty()) {
-      weights.formula += ", with exp(sink) in the sum";
-      weights.reading =
-          "The share of attention that each word gets; what a row lacks to one, the sink takes.";
-    }
+    if (!scene_.options.score.sinks.empty()) weights.formula += ", with exp(sink) in the sum";
     Section context = parts_.section("Context of " + name, "focus.context");
     std::vector<std::string> stages = {"focus.hidden"};
     for (const Step* step : model_.score_steps()) stages.push_back("focus." + step->name);

@@ -51,6 +51,8 @@ class SoftmaxTable {
   /// Returns the sum of a column, with the sink; nothing for scores that are not summed and for
   /// shifted scores.
   std::optional<double> total(const SoftmaxColumn& column) const;
+  /// Returns the sum of the weights in a column of weights, without the sink.
+  double total_of_words(const SoftmaxColumn& column) const { return stored_total(*column.sums); }
 
   /// Returns the sink of the head, if there is one.
   std::optional<double> sink() const;

@@ -54,6 +54,16 @@ Tensor typical_numbers(const Tensor& all) {
   return convert(row, all.dtype());
 }
 
+/// Returns the numbers of a sample, followed by others, as one row of the sample's type.
+Tensor with_others(Tensor sample, const std::vector<double>& others) {
+  if (others.empty()) return sample;
+  std::vector<double> numbers;
+  for_each_value(sample, [&](double value) { numbers.push_back(value); });
+  numbers.insert(numbers.end(), others.begin(), others.end());
+  return convert(Tensor::from({static_cast<std::int64_t>(numbers.size())}, numbers),
+                 sample.dtype());
+}
+
 double largest_finite(const Tensor& all) {
   double largest = 0.0;
   for_each_value(all, [&](double value) {
@@ -84,9 +94,10 @@ double StepLayout::at(std::int64_t item, std::int64_t head, std::int64_t plane, 
   return step->values.value(index);
 }
 
-StepNumbers::StepNumbers(const Step& step, int precision)
+StepNumbers::StepNumbers(const Step& step, int precision, const std::vector<double>& others)
     : largest_(largest_finite(step.values)),
-      text_(typical_numbers(step.values).view(), precision, small_numbers(step, largest_)) {
+      text_(with_others(typical_numbers(step.values), others).view(), precision,
+            small_numbers(step, largest_)) {
   bool first = true;
   for_each_value(step.values, [&](double value) {
     if (!first || !std::isfinite(value) || text_.is_bound(value)) return;
@@ -160,7 +171,36 @@ StepLayout TraceModel::layout(const Step& step) const {
 const StepNumbers& TraceModel::numbers(const Step& step) const {
   const auto found = numbers_.find(&step);
   if (found != numbers_.end()) return found->second;
-  return numbers_.emplace(&step, StepNumbers(step, scene().precision)).first->second;
+  return numbers_.emplace(&step, StepNumbers(step, scene().precision, sink_numbers(step)))
+      .first->second;
+}
+
+std::vector<double> TraceModel::sink_numbers(const Step& step) const {
+  const std::vector<double>& sinks = scene().options.score.sinks;
+  if (sinks.empty() || step.name.starts_with("focus.")) return {};
+  const Step* const scores = score_steps().back();
+  if (&step == scores) return sinks;
+  const std::string_view base = base_name(step.name);
+  if (base != "shifted_scores" && base != "exponentials") return {};
+  // The sink is shifted by the largest number of its row, itself included, unless the step belongs
+  // to the naive softmax.
+  const std::string variant = step.name.substr(base.size());
+  const bool shifts = find("shifted_scores" + variant) != nullptr;
+  const StepLayout all = layout(*scores);
+  std::vector<double> numbers;
+  for (std::int64_t item = 0; item < all.batch; ++item) {
+    for (std::int64_t head = 0; head < all.heads; ++head) {
+      for (std::int64_t row = 0; row < all.rows; ++row) {
+        const double sink = sinks[static_cast<std::size_t>(head)];
+        double most = shifts ? sink : 0.0;
+        for (std::int64_t key = 0; shifts && key < all.cols; ++key) {
+          if (!masked(item, head, row, key)) most = std::max(most, all.at(item, head, 0, row, key));
+        }
+        numbers.push_back(base == "exponentials" ? std::exp(sink - most) : sink - most);
+      }
+    }
+  }
+  return numbers;
 }
 
 std::int64_t TraceModel::keys_without_padding(std::int64_t item) const {

@@ -64,7 +64,8 @@ void for_each_value(const Tensor& tensor, Visit&& visit) {
 /// Common number format of a step, and its largest finite magnitude.
 class StepNumbers {
  public:
-  StepNumbers(const Step& step, int precision);
+  /// `others`: further numbers that are shown in the same format.
+  StepNumbers(const Step& step, int precision, const std::vector<double>& others);
 
   std::string text(double value) const;
   double largest() const { return largest_; }
@@ -117,6 +118,9 @@ class TraceModel {
   std::vector<bool> mask() const;
 
  private:
+  /// Returns the numbers of the sinks that the softmax table shows beside those of a step.
+  std::vector<double> sink_numbers(const Step& step) const;
+
   const Trace& trace_;
   std::int64_t batch_;
   std::int64_t queries_;

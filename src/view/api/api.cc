@@ -31,9 +31,10 @@
 namespace fovea::view {
 namespace {
 
-/// Returns whether the field If-None-Match has the tag.
+/// Returns whether the field If-None-Match has the tag. "*" does not count, because whether a tile
+/// exists is known only later.
 bool has_tag(const std::optional<std::string>& field, const std::string& tag) {
-  return field && (*field == "*" || field->find(tag) != std::string::npos);
+  return field && field->find(tag) != std::string::npos;
 }
 
 }  // namespace
@@ -195,7 +196,8 @@ struct Api::Parts {
       const std::string& text = call.names[segment];
       const auto value = whole_number(text);
       if (value && *value <= most) return *value;
-      throw malformed(name, fmt::format("expected a whole number, got \"{}\"", text));
+      throw malformed(name,
+                      fmt::format("expected a whole number from 0 to {}, got \"{}\"", most, text));
     };
     const std::string& reduce = call.names[2];
     if (reduce != "max" && reduce != "mean") throw malformed("reduce", "expected max or mean");

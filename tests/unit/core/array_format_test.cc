@@ -195,6 +195,9 @@ TEST(ArrayFormat, RejectsInvalidOptions) {
   EXPECT_EQ(message({.line_width = -4}),
             "format_array: expected a line_width of 0 or more, got -4");
   EXPECT_EQ(message_of([] { format_array(TensorView()); }), "format: expected a tensor, got none");
+  const float* const none = nullptr;
+  EXPECT_EQ(message_of([&] { format_array(TensorView(none, {2})); }),
+            "format_array: expected data for shape [2], got a null pointer");
 }
 
 TEST(ArrayFormat, TheLongestTextFits) {

@@ -386,5 +386,14 @@ TEST(Convert, RejectsValuesBeyondInt64) {
   EXPECT_EQ(message(-0x1p63), "no error");
 }
 
+TEST(Convert, RejectsElementsWithoutData) {
+  const float* const none = nullptr;
+  EXPECT_EQ(message_of([&] {
+              convert(TensorView(none, {2, 3}), DType::kFloat64);
+            }),
+            "convert: expected data for shape [2, 3], got a null pointer");
+  EXPECT_EQ(convert(TensorView(none, {2, 0}), DType::kFloat64).shape(), (Shape{2, 0}));
+}
+
 }  // namespace
 }  // namespace fovea

@@ -171,6 +171,7 @@ TEST(AttentionRollout, RefusesWhatDoesNotFit) {
     return message_of([&] { attention_rollout(layers, request); });
   };
   EXPECT_EQ(message({}, {}), "layers: expected at least one attention, got none");
+  EXPECT_EQ(message({nullptr}, {}), "layers: expected attentions, got a null pointer");
   EXPECT_EQ(message({&layer, &longer}, {}),
             "layers: expected batch 1 and 20 tokens as layers.0 has, got layers.1 with 1 and 21");
   EXPECT_EQ(message({&layer, &layer}, {}),

@@ -103,12 +103,15 @@ function relativeBucket(position, {table, bidirectional = true, max_distance: mo
 
 /**
  * Returns the parts of the weights of a normalization: shifted scores (-Infinity where masked), the
- * numbers that are divided by their sum (exponentials, or scores for "sum"), and the sums of the rows.
+ * numbers that are divided by their sum (exponentials, or scores for "sum"), and the sums of the rows;
+ * and the same numbers of the sinks, one per row.
  * @param {{kind: string, final: ArrayLike<number>, visible: ArrayLike<any>, keys: number,
  *   heads: number, queries: number, sinks?: number[], round: (x: number) => number}} scores
  */
 function softmaxParts({kind, final, visible, keys, heads, queries, sinks, round}) {
   const shifted = new Float64Array(final.length).fill(-Infinity), parts = new Float64Array(final.length);
+  /** @type {{shifted: number[], parts: number[]}} */
+  const ofSinks = {shifted: [], parts: []};
   const sums = new Float64Array(final.length / keys);
   for (let row = 0; row < sums.length; ++row) {
     const seen = [], sink = sinks ? sinks[Math.floor(row / queries) % heads] : -Infinity;
@@ -124,9 +127,12 @@ function softmaxParts({kind, final, visible, keys, heads, queries, sinks, round}
       parts[n] = kind === "sum" ? final[n] : round(Math.exp(shifted[n]));
       sums[row] = round(sums[row] + parts[n]);
     }
-    if (sinks) sums[row] = round(sums[row] + round(Math.exp(round(sink - shift))));
+    if (!sinks) continue;
+    ofSinks.shifted.push(round(sink - shift));
+    ofSinks.parts.push(round(Math.exp(ofSinks.shifted[row])));
+    sums[row] = round(sums[row] + ofSinks.parts[row]);
   }
-  return {shifted, parts, sums};
+  return {shifted, parts, sums, ofSinks};
 }
 
 /**

@@ -77,12 +77,12 @@ function addSoftmaxParts() {
   for (const of of [...steps.values()].filter((step) => step.base === "weights")) {
     const kind = kindOf(of), variant = of.name.slice("weights".length);
     if (kind === "sum" || steps.has("exponentials" + variant)) continue;
-    const {shifted, parts, sums} = softmaxParts({kind, final, visible, keys: cols, heads, queries: rows, sinks, round});
-    const add = (base, values, columns) => steps.set(base + variant, {name: base + variant, base, values, digits,
+    const {shifted, parts, sums, ofSinks} = softmaxParts({kind, final, visible, keys: cols, heads, queries: rows, sinks, round});
+    const add = (base, values, columns, /** @type {number[]} */ others = []) => steps.set(base + variant, {name: base + variant, base, values, digits,
       title: text(`step.${base}.title`), dims: [batch, heads, 1, rows, columns], rows: "q", cols: base === "exponential_sums" ? "d" : "k",
-      maskable: mask !== null && base !== "exponential_sums", single, ...stepFormat(base, values, data.precision, single)});
-    if (kind === "softmax") add("shifted_scores", shifted, cols);
-    add("exponentials", parts, cols);
+      maskable: mask !== null && base !== "exponential_sums", single, ...stepFormat(base, values, data.precision, single, others)});
+    if (kind === "softmax") add("shifted_scores", shifted, cols, ofSinks.shifted);
+    add("exponentials", parts, cols, ofSinks.parts);
     add("exponential_sums", sums, 1);
   }
 }

@@ -73,16 +73,17 @@ function typicalNumbers(values) {
  * exponentials of at most 1, are shares: never scientific.
  * @param {string} base the step's name without "[...]"
  * @param {Float64Array} values
+ * @param {number[]} others further numbers that are shown in the same format
  * @returns {NumberFormat}
  */
-function stepFormat(base, values, precision, single) {
+function stepFormat(base, values, precision, single, others = []) {
   let largest = 0;
   for (const x of values) if (Number.isFinite(x) && Math.abs(x) > largest) largest = Math.abs(x);
   const share = base === "weights" || base === "exponentials" && largest <= 1;
   const format = {decimals: -1, sci: false, exponent: 2,
     least: share ? Number(`1e-${precision}`).toFixed(precision) : "", largest};
   if (base === "row_sums") return {...format, decimals: precision};
-  const finite = [...typicalNumbers(values)].filter(Number.isFinite);
+  const finite = [...typicalNumbers(values), ...others].filter(Number.isFinite);
   if (finite.every((x) => Number.isInteger(x) && Math.abs(x) < 1e9)) return format;
 
   const sizes = finite.map(Math.abs).filter((x) => x !== 0);

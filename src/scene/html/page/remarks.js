@@ -12,6 +12,7 @@ function remarksOn(item, head) {
   const told = data.source ? rows : editor.computed.unpadded[item];
   const facts = count(told, (i) => {
     const fact = {most: 0, where: -1, seen: 0, lookedAt: 0, entropy: 0, negative: false, nan: false, infinite: false};
+    let sum = 0, logarithms = 0;
     for (let j = 0; j < cols; ++j) {
       if (masked(item, head, i, j)) continue;
       const x = at(weights, item, head, 0, i, j);
@@ -21,8 +22,12 @@ function remarksOn(item, head) {
       fact.negative ||= x < 0;
       if (x > fact.most) Object.assign(fact, {most: x, where: j});
       if (x !== 0) fact.lookedAt += 1;
-      if (x > 0) fact.entropy -= x * Math.log(x);
+      if (x > 0) {
+        sum += x;
+        logarithms += x * Math.log(x);
+      }
     }
+    if (sum > 0) fact.entropy = Math.log(sum) - logarithms / sum;
     return fact;
   });
   const target = (i) => !data.source && facts[i].where === i ? text("remark.itself") : quoted("k", facts[i].where);
@@ -30,22 +35,25 @@ function remarksOn(item, head) {
       (n === 0 ? "" : text(n + 1 === list.length ? "list.and" : "list.comma")) + query(i)).join("") +
       (list.length > MOST_LISTED ? text("list.more", {n: list.length - MOST_LISTED}) : "");
 
-  const broken = [], infinite = [], blind = [], zero = [], single = [];
+  // In a naive softmax whose sum overflows, not even the sink has the weight that the words lack.
+  const sums = data.score.sinks && steps.get("exponential_sums");
+  const sinkTakesAll = (i) => sums && Number.isFinite(at(sums, item, head, 0, i, 0));
+  const broken = [], infinite = [], blind = [], zero = [], sunk = [], single = [];
   let strongest = -1, mostEven = -1;
   facts.forEach((fact, i) => {
     const kind = fact.nan ? broken : fact.infinite ? infinite
-        : fact.lookedAt === 0 ? (fact.seen === 0 ? blind : zero) : fact.lookedAt === 1 ? single : null;
+        : fact.lookedAt === 0 ? (fact.seen === 0 ? blind : sinkTakesAll(i) ? sunk : zero) : fact.lookedAt === 1 ? single : null;
     if (kind) return kind.push(i);
     if (strongest < 0 || fact.most > facts[strongest].most) strongest = i;
     if (!fact.negative && (mostEven < 0 || fact.entropy > facts[mostEven].entropy)) mostEven = i;
   });
   const remarks = [[broken, "broken"], [infinite, "infinite"], [blind, "blind"],
-    [zero, data.score.sinks ? "sink" : "zero"]].filter(([list]) => list.length > 0)
+    [zero, "zero"], [sunk, "sink"]].filter(([list]) => list.length > 0)
       .map(([list, kind]) => text(`remark.${kind}`, {queries: some(list)}));
   if (cols < 2) return remarks;
   if (strongest >= 0) {
     remarks.push(text("remark.strongest", {query: query(strongest), key: target(strongest),
-      weight: fixed(facts[strongest].most, data.precision)}));
+      weight: show(weights, facts[strongest].most)}));
   }
   if (mostEven >= 0 && rows > 1 && mostEven !== strongest) {
     remarks.push(text("remark.most_even",

@@ -6,16 +6,19 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "fovea/attention.h"
+#include "fovea/lenses.h"
 #include "fovea/mask.h"
 #include "fovea/random.h"
 
 #include "support/forward.h"
 #include "support/guarded_memory.h"
+#include "support/message_of.h"
 #include "support/random_problem.h"
 
 namespace fovea::test {
@@ -79,6 +82,30 @@ TEST(AttentionMemory, StaysWithinItsWorkspace) {
     for (const GuardedMemory* memory : {&after, &before}) {
       options.execution.workspace = {memory->data(), bytes};
       ASSERT_TRUE(same_bits(forward(p.inputs(), options), expected));
+    }
+  }
+}
+
+TEST(AttentionMemory, WorkspaceSufficesWithoutAContext) {
+  // With few value dimensions, the tile unit packs more keys at a time if there is no context.
+  for (const std::int64_t head_dim : {64, 233, 513}) {
+    const RandomProblem p = stored_problem({1, 1, 1, 200, 700}, head_dim, 5);
+    Tensor lse(DType::kFloat32, {1, 1, 200}), maximum(DType::kFloat32, {1, 1, 200});
+    const Lenses lenses{.rows = {.maximum = maximum}};
+    for (const int threads : {1, 2}) {
+      AttentionOptions options{.execution = {.threads = threads}};
+      for (const Lenses* const seen : {static_cast<const Lenses*>(nullptr), &lenses}) {
+        std::vector<std::byte> workspace(attention_forward_workspace(
+            p.query, p.key, p.value, options, seen == nullptr ? Lenses() : *seen));
+        options.execution.workspace = workspace;
+        EXPECT_EQ(message_of([&] {
+                    attention_forward(p.query, p.key, p.value, options,
+                                      {.lse = lse, .lenses = seen});
+                  }),
+                  "no error")
+            << head_dim << ", " << threads << " threads";
+        options.execution.workspace = {};
+      }
     }
   }
 }

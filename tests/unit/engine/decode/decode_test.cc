@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -503,6 +504,18 @@ TEST(AttentionDecode, PagedErrors) {
   const MutableTensorView there(&right.value.at<float>({last, 0, 0, 0}), {2, 4, 1, 16});
   EXPECT_EQ(message_of([&] { attention_decode(p.query, right.view(), {}, {.context = there}); }),
             "context: expected memory of its own, got some that value uses");
+  // The table is read while contexts are written.
+  std::vector<std::int64_t> memory(2 * 7 + 4 * 16);
+  std::ranges::copy(right.table.span<std::int64_t>(), memory.begin());
+  PagedKeyValue cache = right.view();
+  cache.block_table = TensorView(memory.data(), right.table.shape());
+  const MutableTensorView over(reinterpret_cast<float*>(memory.data() + 7), {2, 4, 1, 16});
+  EXPECT_EQ(message_of([&] { attention_decode(p.query, cache, {}, {.context = over}); }),
+            "context: expected memory of its own, got some that block_table uses");
+  const AttentionOptions given{
+      .execution = {.workspace = std::as_writable_bytes(std::span(memory))}};
+  EXPECT_EQ(message_of([&] { attention_decode(p.query, cache, given, {.context = context}); }),
+            "workspace: expected memory of its own, got some that block_table uses");
 }
 
 }  // namespace

@@ -314,6 +314,7 @@ TEST(RenderHtml, SoftmaxIsATable) {
   EXPECT_THAT(sink, HasSubstr("<tr data-total=\"sink\"><th scope=\"row\">sink</th><td>1.0000</td>"
                               "<td>0.0000</td><td>1.0000</td><td>0.2972</td>"));
   EXPECT_THAT(sink, HasSubstr("The words get 0.7028, the sink gets 0.2972."));
+  EXPECT_THAT(sink, HasSubstr("what a row lacks to one, the sink takes."));
 }
 
 TEST(RenderHtml, BarsOfNegativeNumbersHaveAnAxis) {
@@ -462,7 +463,8 @@ TEST(Mathml, FormulasMatchTheScene) {
   EXPECT_THAT(formula(R"("dot")", "weights"), HasSubstr("<mi>e</mi>"));
   EXPECT_THAT(formula(R"("dot", "normalizations": ["sum", "softmax"])", "weights[sum]"),
               Not(HasSubstr("<mi>e</mi>")));
-  EXPECT_THAT(formula(R"({"sinks": [1]})", "focus.weights"), HasSubstr("sink"));
+  EXPECT_THAT(formula(R"({"sinks": [1]})", "focus.weights"),
+              HasSubstr("<mi>max</mi><mrow><mo>(</mo><mrow><mtext>sink</mtext><mo>,</mo>"));
   for (const char* step : {"tokens", "embeddings", "scores", "focus.scores", "masked_scores",
                            "biased_scores", "hidden", "context", "focus.context", "row_sums"}) {
     EXPECT_EQ(xml_error(formula(R"({"alibi": true})", step)), "") << step;

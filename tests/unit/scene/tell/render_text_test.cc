@@ -154,6 +154,34 @@ TEST(RenderText, WeightsDividedByZeroAreInfinite) {
       R"({"tokens": ["a", "b"], "embeddings": [[1], [-1]], "normalizations": ["sum"]})")));
   EXPECT_THAT(text, HasSubstr("Infinite: the weights of \"a\" and \"b\"; they are divided by 0"));
   EXPECT_THAT(text, Not(HasSubstr("Strongest link")));
+  EXPECT_THAT(text, Not(HasSubstr("×")));  // the sign for masked
+}
+
+TEST(RenderText, RemarksKnowWhatTheSinkTakes) {
+  const auto text = [](const std::string& inputs, const std::string& score) {
+    return to_text(trace_scene(parse_scene(R"({"tokens": ["x", "y", "z"], )" + inputs +
+                                           R"(, "score": {"scale": 1, )" + score + "}}")));
+  };
+  // The row of x is exactly even, although its weights are smaller than those of y.
+  const std::string even =
+      text(R"("query": [[0], [1], [0.2]], "key": [[0], [2.2], [0]], "value": [[1], [2], [3]])",
+           R"("sinks": [4])");
+  EXPECT_THAT(even, HasSubstr("Most even: \"x\", spread as if over 3.0 words."));
+  // Nothing has the weight of a naive softmax whose sum overflows.
+  const std::string overflow =
+      text(R"("embeddings": [[26.64], [26.64], [26.64]], "normalizations": ["naive"])",
+           R"("sinks": [-2])");
+  EXPECT_THAT(overflow, Not(HasSubstr("the sink takes it all")));
+  EXPECT_THAT(text(R"("embeddings": [[0], [0], [0]])", R"("sinks": [12])"),
+              HasSubstr("looks at itself (<0.0001)"));
+}
+
+TEST(RenderText, LongCaptionsAreWrapped) {
+  std::istringstream lines(
+      to_text(trace_scene(parse_scene(R"({"tokens": [["a", "b"], ["c", "d"]], "heads": 2,
+        "embeddings": [[[1, 1], [2, 1]], [[3, 1], [4, 1]]], "score": {"softcap": 5}})")),
+              {.width = 40}));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 40) << line;
 }
 
 TEST(TopKeys, NanRanksLast) {

@@ -113,6 +113,24 @@ TEST(SoftmaxText, SinkHasARowAndAShare) {
                               "   The words get 0.7028, the sink gets 0.2972.\n"));
 }
 
+TEST(SoftmaxText, SinkHasTheDecimalsItNeeds) {
+  const auto text = [](const std::string& embeddings, const std::string& score,
+                       const std::string& options = "") {
+    return to_text(parsed(R"({"tokens": ["a", "b"], "embeddings": )" + embeddings +
+                          R"(, "score": {"scale": 1, )" + score + "}" + options + "}"));
+  };
+  EXPECT_THAT(text("[[1, 0], [1, 1]]", R"("sinks": [0.5])"),
+              HasSubstr("   sink    0.5   -0.5  0.6065   0.2327\n"));
+  EXPECT_THAT(text("[[0, 0], [0, 0]]", R"("sinks": [-0.3])"),
+              HasSubstr("   sink   -0.3   -0.3  0.7408   0.2703\n"));
+  EXPECT_THAT(text("[[1], [2]]", R"("sinks": [-1e308])"), HasSubstr("-1e+308"));
+  // The weights of the words are less than the rounding of the sum with the sink.
+  EXPECT_THAT(text("[[0], [0]]", R"("sinks": [40])"),
+              HasSubstr("The words get <0.0001, the sink gets 1."));
+  EXPECT_THAT(text("[[0], [0]]", R"("sinks": [800])", R"(, "normalizations": ["naive"])"),
+              HasSubstr("The words get 0, the sink gets nan."));
+}
+
 TEST(SoftmaxText, MaskedRowsAndRowsWithoutKeys) {
   const std::string text = to_text(parsed(
       R"({"tokens": ["a", "b"], "embeddings": [[1], [2]], "mask": {"prefix": 1}, "focus": "b"})"));
