@@ -237,7 +237,7 @@ def shard(array: ArrayT, sharding: Sharding, rank: int, axis: int = -2) -> Array
     if not hasattr(whole, "shape"):
         raise TypeError(f"array: expected an array of NumPy, torch or JAX, got {type(array).__name__}")
     if not -whole.ndim <= axis < whole.ndim:
-        raise ValueError(f"axis: expected one of {whole.ndim} dimensions, got {axis}")
+        raise ValueError(f"axis: expected {-whole.ndim} to {whole.ndim - 1}, got {axis}")
     if whole.shape[axis] != sharding.length:
         raise ValueError(f"array: expected {sharding.length} positions along axis {axis}, got {whole.shape[axis]}")
     positions = numpy.concatenate(

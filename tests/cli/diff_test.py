@@ -142,6 +142,7 @@ class RolloutTest(RecordingTest):
         path, _ = self.record("nan.safetensors", layers)
         text = self.succeed("rollout", path)
         shares = [float(share) for share in re.findall(r"(?m)^ +\d+ .* (0\.\d{4})", text)]
+        self.assertTrue(shares)
         self.assertEqual(shares, sorted(shares, reverse=True))
         self.assertIn("with nan: a score of a layer is nan or inf\n", text)
         self.assertNotIn("take", text)

@@ -224,7 +224,7 @@ class Errors(TranslateTest):
                       self.fails("translate", str(self.folder), "--pairs", other))
         self.assertIn("characters, got 99: ", self.fails("translate", str(self.folder), "a" * 99))
         self.assertIn("expected a text to translate, got an empty one", self.fails("translate", str(self.folder), ""))
-        # Lines as of files of Windows.
+        # Lines that end in CR LF, after a byte order mark.
         self.assertEqual(self.succeed("translate", str(self.folder), "-", stdin="\ufeffab\r\nba\r\n"),
                          self.succeed("translate", str(self.folder), "ab", "ba"))
         self.assertIn("line 2 of standard input: expected a text to translate, got an empty one",

@@ -20,8 +20,8 @@ ASK = """(text) => {
   const {author, read} = JSON.parse(text), scene = literalScene(author, (name) => read[name]);
   const computed = computeScene(scene), precision = author.precision ?? 4;
   const plain = (x) => Number.isFinite(x) ? x : special(x);
-  const steps = computed.steps.map(({name, shape, dims, values}) => {
-    const format = stepFormat(baseName(name), values, precision, author.dtype === "float32");
+  const steps = computed.steps.map(({name, shape, dims, values, others}) => {
+    const format = stepFormat(baseName(name), values, precision, author.dtype === "float32", others);
     const texts = [...values].map((x) => show(format, x));
     return {name, shape, dims, values: [...values].map(plain), texts, ...format};
   });
@@ -221,6 +221,24 @@ def random_scene(seed):
 
 SCENES = {name: example(path) for name, path in EXAMPLES.items()}
 SCENES |= {f"random_{seed}": random_scene(seed) for seed in range(40)}
+# The numbers of a sink, which the steps do not have, change the formats of these.
+SCENES |= {
+    f"sink_{number}": {
+        "tokens": ["a", "b"],
+        "embeddings": embeddings,
+        "score": {"scale": 1, "sinks": [sink]},
+        "dtype": dtype,
+        "normalizations": ["naive", "softmax"],
+    }
+    for number, (embeddings, sink, dtype) in enumerate(
+        [
+            ([[1, 0], [1, 1]], 0.5, "float64"),
+            ([[0, 0], [0, 0]], -0.3, "float64"),
+            ([[1], [2]], -1e308, "float64"),
+            ([[1], [0.1]], 0.1, "float32"),
+        ]
+    )
+}
 
 
 def allowed(scene):

@@ -172,7 +172,7 @@ def test_shard():
     assert shard(np.ones((3, 2)), Sharding.lengths([0, 3]), 0).shape == (0, 2)
     with raises(ValueError, "array: expected 8 positions along axis -2, got 3"):
         shard(np.ones((3, 2)), sharding, 0)
-    with raises(ValueError, "axis: expected one of 1 dimensions, got -2"):
+    with raises(ValueError, "axis: expected -1 to 0, got -2"):
         shard(np.arange(8), sharding, 0)
     with raises(TypeError, "array: expected an array of NumPy, torch or JAX, got list"):
         shard([1, 2], sharding, 0)

@@ -148,7 +148,8 @@ std::size_t workspace_bytes(const Problem& problem, const Lenses& lenses) {
       if (!(decoded ? passes.decode : passes.tiles)) continue;
       for (const kernels::LensSetup& seen : {setup, kernels::LensSetup{}}) {
         // Without a context, the tile unit packs more keys at a time.
-        for (const bool context : {!decoded, false}) {
+        for (const bool context : {false, true}) {
+          if (context && decoded) continue;  // contexts are decoded by another pass
           const ForwardPlan plan(*planned, decoded, context, seen);
           bytes = std::max(bytes, plan.workspace_bytes());
         }

@@ -77,6 +77,8 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
                          const kernels::LensSetup& lenses)
     : problem_(problem), decoded_(decoded) {
   const ProblemShape& shape = problem.shape;
+  assert(shape.sequences > 0 || shape.batch == 0 ||
+         is_decoded(problem, sequence_span(problem.options, shape, 0)) == decoded);
   setup_.options = &problem.options;
   setup_.types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()};
   setup_.q_heads = shape.q_heads;

@@ -33,7 +33,8 @@ void validate_lenses(const Problem& problem, const Lenses& lenses, OutputChecks&
 /// Validates the outputs of a forward call: shape, type, strides, and that no output overlaps
 /// itself, another output or an input. Throws InvalidArgument otherwise.
 FOVEA_API void validate_outputs(const Problem& problem, const AttentionOutputs& outputs);
-/// The same for a call whose other inputs `checks` has.
+/// The same; also compares with the inputs that were added to `checks`, which are those of
+/// `problem` and others.
 void validate_outputs(const Problem& problem, const AttentionOutputs& outputs,
                       OutputChecks& checks);
 

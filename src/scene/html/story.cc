@@ -347,7 +347,7 @@ class Story {
       claim(out, "row_sums" + suffix, false);
     }
     out.reading = escape(step_reading("weights", sinks(), texts_));
-    if (scene_.normalizations.size() > 1) {
+    if (scene_.normalizations.size() > 1 && !sinks()) {
       const auto name = normalization_label(scene_.normalizations.back(), texts_);
       out.reading = texts_("story.normalizations", {{"name", escape(name)}});
     }

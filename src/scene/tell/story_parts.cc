@@ -31,8 +31,8 @@ double hottest(const StepLayout& layout, std::int64_t item, std::int64_t head) {
   return most;
 }
 
-/// Returns the heat of a number that is not masked: NaN for infinities, which only an overflow
-/// gives.
+/// Returns the heat of a number that is not masked: NaN for infinities, because -inf is the heat of
+/// a masked one.
 double heat_of(double value) { return std::isinf(value) ? std::nan("") : value; }
 
 /// Splits a note into lines and escapes each. Empty lines at either end are dropped. Splitting

@@ -83,7 +83,7 @@ class WordTeller {
     Section scores = parts_.section("Scores of " + name, "focus.scores");
     scores.reading = fmt::format("How well does each word match {}?", name);
     Section weights = parts_.section("Weights of " + name, "focus.weights");
-    if (scene_.normalizations.size() > 1) {
+    if (scene_.normalizations.size() > 1 && scene_.options.score.sinks.empty()) {
       weights.reading = fmt::format(
           "Several ways to make the scores add up to one; {} is the one used from here on.",
           normalization_label(scene_.normalizations.back()));

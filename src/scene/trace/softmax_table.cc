@@ -59,13 +59,7 @@ bool SoftmaxTable::has(Normalization kind) const {
 
 std::optional<double> SoftmaxTable::maximum() const {
   if (!has(Normalization::kSoftmax)) return std::nullopt;
-  std::optional<double> most = sink();
-  for (std::int64_t key = 0; key < model_.keys(); ++key) {
-    if (masked(key)) continue;
-    const double score = value(columns_.front(), key);
-    if (!most || !(score <= *most)) most = score;
-  }
-  return most;
+  return model_.largest_score(focus_.item, head_, focus_.index);
 }
 
 double SoftmaxTable::stored_total(const Step& sums) const {
@@ -86,11 +80,7 @@ std::optional<double> SoftmaxTable::total(const SoftmaxColumn& column) const {
   return sum;
 }
 
-std::optional<double> SoftmaxTable::sink() const {
-  const auto& sinks = model_.scene().options.score.sinks;
-  if (sinks.empty()) return std::nullopt;
-  return sinks[static_cast<std::size_t>(head_)];
-}
+std::optional<double> SoftmaxTable::sink() const { return model_.sink(head_); }
 
 double SoftmaxTable::sink_value(const SoftmaxColumn& column) const {
   const double shifted = column.kind == Normalization::kSoftmax && column.part != Part::kScore

@@ -175,11 +175,35 @@ const StepNumbers& TraceModel::numbers(const Step& step) const {
       .first->second;
 }
 
+std::optional<double> TraceModel::sink(std::int64_t head) const {
+  const std::vector<double>& sinks = scene().options.score.sinks;
+  if (sinks.empty()) return std::nullopt;
+  const double sink = sinks[static_cast<std::size_t>(head)];
+  return scene().arithmetic == DType::kFloat32 ? static_cast<double>(static_cast<float>(sink))
+                                               : sink;
+}
+
+std::optional<double> TraceModel::largest_score(std::int64_t item, std::int64_t head,
+                                                std::int64_t query) const {
+  const StepLayout scores = layout(*score_steps().back());
+  std::optional<double> most = sink(head);
+  for (std::int64_t key = 0; key < keys_; ++key) {
+    if (masked(item, head, query, key)) continue;
+    const double score = scores.at(item, head, 0, query, key);
+    if (!most || !(score <= *most)) most = score;
+  }
+  return most;
+}
+
 std::vector<double> TraceModel::sink_numbers(const Step& step) const {
   const std::vector<double>& sinks = scene().options.score.sinks;
   if (sinks.empty() || step.name.starts_with("focus.")) return {};
   const Step* const scores = score_steps().back();
-  if (&step == scores) return sinks;
+  if (&step == scores) {
+    std::vector<double> numbers;
+    for (std::int64_t head = 0; head < std::ssize(sinks); ++head) numbers.push_back(*sink(head));
+    return numbers;
+  }
   const std::string_view base = base_name(step.name);
   if (base != "shifted_scores" && base != "exponentials") return {};
   // The sink is shifted by the largest number of its row, itself included, unless the step belongs
@@ -191,12 +215,8 @@ std::vector<double> TraceModel::sink_numbers(const Step& step) const {
   for (std::int64_t item = 0; item < all.batch; ++item) {
     for (std::int64_t head = 0; head < all.heads; ++head) {
       for (std::int64_t row = 0; row < all.rows; ++row) {
-        const double sink = sinks[static_cast<std::size_t>(head)];
-        double most = shifts ? sink : 0.0;
-        for (std::int64_t key = 0; shifts && key < all.cols; ++key) {
-          if (!masked(item, head, row, key)) most = std::max(most, all.at(item, head, 0, row, key));
-        }
-        numbers.push_back(base == "exponentials" ? std::exp(sink - most) : sink - most);
+        const double shifted = *sink(head) - (shifts ? *largest_score(item, head, row) : 0.0);
+        numbers.push_back(base == "exponentials" ? std::exp(shifted) : shifted);
       }
     }
   }

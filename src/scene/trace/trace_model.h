@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -107,6 +108,13 @@ class TraceModel {
 
   /// Returns the label of a row or column: a word, or a zero-based number.
   std::string_view word(Axis axis, std::int64_t item, std::int64_t index) const;
+
+  /// Returns the sink of a head, in the scene's arithmetic, if there is one.
+  std::optional<double> sink(std::int64_t head) const;
+  /// Returns the largest final score of a row's visible keys, including the sink; nothing without
+  /// either.
+  std::optional<double> largest_score(std::int64_t item, std::int64_t head,
+                                      std::int64_t query) const;
 
   /// Returns the number of keys of a batch item without its padding (Mask::key_length).
   std::int64_t keys_without_padding(std::int64_t item) const;

@@ -9,8 +9,8 @@
  * @typedef {{shape: number[], values: ArrayLike<number>}} Numbers
  *
  * A step. `shape` is the displayed shape, as in JSON output; `dims` is [batch, heads, planes, rows,
- * columns], with 1 for missing dimensions.
- * @typedef {{name: string, shape: number[], dims: number[], values: Float64Array}} ComputedStep
+ * columns], with 1 for missing dimensions; `others` are numbers of sinks that are shown in the same format.
+ * @typedef {{name: string, shape: number[], dims: number[], values: Float64Array, others: number[]}} ComputedStep
  *
  * @typedef {{item: number, head: number, query: number, key: number, offset: number}} Position
  *
@@ -163,10 +163,11 @@ function computeScene(scene) {
     return {shape: shape.length === 2 ? [1, ...shape] : shape, values};
   };
   /** Adds a step with values [batch, heads, rows, columns]. */
-  const add = (name, values, /** @type {number[]} */ [batch, inHeads, length, columns], {split = false, flat = false} = {}) => {
+  const add = (name, values, /** @type {number[]} */ [batch, inHeads, length, columns],
+      {split = false, flat = false, others = /** @type {number[]} */ ([])} = {}) => {
     const shape = [...batched && batch ? [batch] : [], ...split && heads > 1 ? [inHeads] : [],
       length, ...flat ? [] : [columns]];
-    steps.push({name, shape, dims: [batch || 1, inHeads, 1, length, flat ? 1 : columns], values});
+    steps.push({name, shape, dims: [batch || 1, inHeads, 1, length, flat ? 1 : columns], values, others});
   };
   /**
    * Returns x W: [batch, length, columns of W].
@@ -281,15 +282,17 @@ function computeScene(scene) {
     }
   });
   const perPair = [batch, heads, queries, keys], options = {split: true};
-  for (const [name, values] of Object.entries(stages)) if (values) add(name, values, perPair, options);
+  const sinks = score.sinks?.map((x) => round(number(x)));
+  const shown = Object.entries(stages).filter(([, values]) => values);
+  shown.forEach(([name, values], i) =>
+    add(name, values, perPair, {...options, others: i + 1 === shown.length ? sinks ?? [] : []}));
 
   // ---- Weights; the context uses the last ones
 
-  const sinks = score.sinks?.map((x) => round(number(x)));
   let weights;
   normalizations.forEach((kind, i) => {
     const variant = i + 1 < normalizations.length ? `[${kind}]` : "";
-    const {shifted, parts, sums} = softmaxParts({kind, final, visible, keys, heads, queries, sinks, round});
+    const {shifted, parts, sums, ofSinks} = softmaxParts({kind, final, visible, keys, heads, queries, sinks, round});
     const rowSums = new Float64Array(sums.length);
     weights = pairs(true);
     for (let n = 0; n < all; ++n) {
@@ -299,9 +302,9 @@ function computeScene(scene) {
       rowSums[row] = round(rowSums[row] + weights[n]);
     }
     const perRow = [batch, heads, queries, 1], flat = {split: true, flat: true};
-    if (kind === "softmax") add("shifted_scores" + variant, shifted, perPair, options);
+    if (kind === "softmax") add("shifted_scores" + variant, shifted, perPair, {...options, others: ofSinks.shifted});
     if (kind !== "sum") {
-      add("exponentials" + variant, parts, perPair, options);
+      add("exponentials" + variant, parts, perPair, {...options, others: ofSinks.parts});
       add("exponential_sums" + variant, sums, perRow, flat);
     }
     add("weights" + variant, weights, perPair, options);

@@ -45,7 +45,11 @@ const button = (attributes, ...children) => make("button", {type: "button", ...a
 
 const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
 
-const steps = new Map();
+/** Returns the last of the stages of the scores among these names. */
+const finalStage = (/** @type {string[]} */ names) => STAGES.filter((name) => names.includes(name)).pop();
+/** Returns the sinks in the arithmetic of a step. */
+const sinksOf = ({single}) => (data.score.sinks ?? []).map((x) => single ? Math.fround(number(x)) : number(x));
+const steps = new Map(), finalScores = finalStage(data.steps.map(({name}) => name));
 for (const step of data.steps) {
   const {v, single, f32, u16, u8, low, high} = step;
   step.digits = v ? 17 : f32 ? 7 : u16 ? 5 : 3;
@@ -62,7 +66,8 @@ for (const step of data.steps) {
   if (!v && !step.sci) step.decimals = clamp(step.decimals, -1, Math.max(left, 0));
   step.base = baseName(step.name);
   // The data omits the digits of exponents, which are more than two only if a number has three.
-  step.exponent = step.sci ? stepFormat(step.base, step.values, 0, false).exponent : 2;
+  const others = step.name === finalScores ? sinksOf(step) : [];
+  step.exponent = step.sci ? stepFormat(step.base, step.values, 0, false, others).exponent : 2;
   steps.set(step.name, step);
 }
 const kindOf = (step) => (/\[(.*)\]/.exec(step.name) || [0, data.score.how])[1];
@@ -72,7 +77,7 @@ function addSoftmaxParts() {
   if (!scores) return;
   const {values: final, single, digits} = scores, round = single ? Math.fround : (x) => x;
   const [batch, heads, , rows, cols] = scores.dims;
-  const sinks = data.score.sinks?.map((x) => round(number(x)));
+  const sinks = data.score.sinks && sinksOf(scores);
   const visible = mask ? Array.from(final, (_, i) => !(mask[i >> 3] >> (i & 7) & 1)) : new Uint8Array(final.length).fill(1);
   for (const of of [...steps.values()].filter((step) => step.base === "weights")) {
     const kind = kindOf(of), variant = of.name.slice("weights".length);
@@ -94,7 +99,7 @@ function derive() {
   keys = (data.source || data.tokens)[0].length;
   many = queries > 40 || keys > 40;
   weights = steps.get("weights");
-  last = STAGES.filter((name) => steps.has(name)).pop();
+  last = finalStage([...steps.keys()]);
   addSoftmaxParts();
 }
 derive();

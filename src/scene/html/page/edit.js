@@ -49,14 +49,13 @@ function setSteps({steps: computed, visible, scale, single}) {
   const names = computed.map(({name}) => name).filter((name) => !isSoftmaxPart(name));
   for (const name of steps.keys()) if (!names.includes(name)) steps.delete(name);
   const hides = visible.includes(0);
-  const final = STAGES.filter((name) => names.includes(name)).pop(), sinks = (data.score.sinks ?? []).map(Number);
   for (const step of computed) {
     if (isSoftmaxPart(step.name)) continue;
     const base = baseName(step.name);
     const old = steps.get(step.name) ??
         {name: step.name, base, title: text(`step.${base}.title`), rows: "q", cols: "k"};
     steps.set(step.name, Object.assign(old, step,
-        stepFormat(base, step.values, data.precision, single, step.name === final ? sinks : []),
+        stepFormat(base, step.values, data.precision, single, step.others),
         {digits: 17, single, maskable: hides && (base === "weights" || base === "masked_scores")}));
   }
   const {edit, words} = editor, now = wordsOf(edit.scene);

@@ -27,7 +27,7 @@ function scoreTerms(item, head, query, key) {
 /** Returns what the softmax of a row is made of; `shift` is the largest score, or 0 if none is subtracted. */
 function softmaxRow(item, head, row, how) {
   const scores = steps.get(last), seen = count(keys, (k) => k).filter((k) => !masked(item, head, row, k));
-  const sink = data.score.sinks ? [number(data.score.sinks[head])] : [];
+  const sink = data.score.sinks ? [sinksOf(scores)[head]] : [];
   const others = seen.map((k) => known(scores, item, head, 0, row, k)).concat(sink);
   const shift = how === "softmax" ? Math.max(...others) : 0, largest = seen[others.indexOf(shift)];
   const part = how === "sum" ? (x) => x : (x) => Math.exp(x - shift);

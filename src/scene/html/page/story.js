@@ -64,7 +64,7 @@ function softmaxTotals(list, head) {
   const kinds = list.filter((step) => step.base === "weights").map(kindOf);
   const seen = count(keys, (k) => k).filter((key) => !masked(item, head, query, key));
   const number = (step, key) => known(step, item, head, 0, query, key);
-  const sink = data.score.sinks ? [Number(data.score.sinks[head])] : [];
+  const sink = data.score.sinks ? [sinksOf(scores)[head]] : [];
   const most = [...sink, ...seen.map((key) => number(scores, key))]
       .reduce((max, x) => max === undefined || !(x <= max) ? x : max, undefined);
   const open = seen.some((key) => at(scores, item, head, 0, query, key) === undefined && number(scores, key) === most);

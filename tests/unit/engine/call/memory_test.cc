@@ -88,6 +88,7 @@ TEST(AttentionMemory, StaysWithinItsWorkspace) {
 
 TEST(AttentionMemory, WorkspaceSufficesWithoutAContext) {
   // With few value dimensions, the tile unit packs more keys at a time if there is no context.
+  // Other targets need no more than with one.
   for (const std::int64_t head_dim : {64, 233, 513}) {
     const RandomProblem p = stored_problem({1, 1, 1, 200, 700}, head_dim, 5);
     Tensor lse(DType::kFloat32, {1, 1, 200}), maximum(DType::kFloat32, {1, 1, 200});

@@ -512,6 +512,13 @@ TEST(AttentionDecode, PagedErrors) {
   const MutableTensorView over(reinterpret_cast<float*>(memory.data() + 7), {2, 4, 1, 16});
   EXPECT_EQ(message_of([&] { attention_decode(p.query, cache, {}, {.context = over}); }),
             "context: expected memory of its own, got some that block_table uses");
+  Tensor lengths(DType::kInt64, {64});  // and room for a context
+  std::ranges::copy(right.lengths.span<std::int64_t>(), lengths.span<std::int64_t>().begin());
+  cache.lengths = TensorView(lengths.span<std::int64_t>().data(), {2});
+  const MutableTensorView over_lengths(
+      reinterpret_cast<float*>(lengths.span<std::int64_t>().data()), {2, 4, 1, 16});
+  EXPECT_EQ(message_of([&] { attention_decode(p.query, cache, {}, {.context = over_lengths}); }),
+            "context: expected memory of its own, got some that lengths uses");
   const AttentionOptions given{
       .execution = {.workspace = std::as_writable_bytes(std::span(memory))}};
   EXPECT_EQ(message_of([&] { attention_decode(p.query, cache, given, {.context = context}); }),

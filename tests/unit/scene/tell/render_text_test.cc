@@ -172,6 +172,7 @@ TEST(RenderText, RemarksKnowWhatTheSinkTakes) {
       text(R"("embeddings": [[26.64], [26.64], [26.64]], "normalizations": ["naive"])",
            R"("sinks": [-2])");
   EXPECT_THAT(overflow, Not(HasSubstr("the sink takes it all")));
+  EXPECT_THAT(overflow, HasSubstr("are all 0"));
   EXPECT_THAT(text(R"("embeddings": [[0], [0], [0]])", R"("sinks": [12])"),
               HasSubstr("looks at itself (<0.0001)"));
 }
