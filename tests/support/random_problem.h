@@ -22,7 +22,7 @@ namespace fovea::test {
 
 /// The numbers of RandomState(seed).randn(). Those of the thread's last seed are kept: most
 /// problems have the same seed, and drawing the numbers took a tenth of the time of the accuracy
-/// tests. While one object is used, no other one of the thread may be constructed.
+/// tests. A thread must not use two objects at the same time.
 class NormalNumbers {
  public:
   explicit NormalNumbers(std::uint64_t seed) {

@@ -74,7 +74,7 @@ bool is_negated(PyObject* tensor);
 bool has_tangent(PyObject* tensor);
 /// Returns whether the object is PyTorch's CausalBias, a tensor whose elements have no values.
 bool is_causal_bias(PyObject* object);
-/// Returns whether torch's autocast of the CPU is enabled. Requires that torch is imported.
+/// Returns whether torch.autocast is enabled for the CPU. The module torch must have been imported.
 bool torch_autocasts();
 /// Throws ValueError within torch.jit.trace and the exports that use it: they would take the
 /// results of a call for constants.

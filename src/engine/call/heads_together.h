@@ -27,8 +27,8 @@ inline constexpr std::int64_t kPartBytes = 2 << 20;
 /// Returns the sizes of a call's pass over tiles.
 kernels::ForwardSizes forward_sizes(const Problem& problem, const kernels::LensSetup& lenses = {});
 
-/// Returns a / b. Divisions take a twentieth of the time of the smallest calls, where b is usually
-/// 1. Without [[likely]], GCC divides by 1, too.
+/// Returns a / b without a division instruction if b is 1, the usual case in the smallest calls,
+/// where divisions took 5 % of the time. Without [[likely]], GCC removes the branch.
 inline std::int64_t quotient(std::int64_t a, std::int64_t b) {
   if (b == 1) [[likely]]
     return a;

@@ -33,8 +33,8 @@ void validate_lenses(const Problem& problem, const Lenses& lenses, OutputChecks&
 /// Validates the outputs of a forward call: shape, type, strides, and that no output overlaps
 /// itself, another output or an input. Throws InvalidArgument otherwise.
 FOVEA_API void validate_outputs(const Problem& problem, const AttentionOutputs& outputs);
-/// The same; also compares with the inputs that were added to `checks`, which are those of
-/// `problem` and others.
+/// Validates the outputs as above, and also that none overlaps a further input recorded in
+/// `checks`.
 void validate_outputs(const Problem& problem, const AttentionOutputs& outputs,
                       OutputChecks& checks);
 

@@ -171,8 +171,8 @@ class RunningSoftmax {
     return panel.maximum[lane] == kLowest ? maximum / kLn2 : maximum;
   }
 
-  /// Computes the logarithms of whole vectors: one by one, they took up to a tenth of a call with
-  /// few keys.
+  /// Writes lse of all rows. Logarithms are computed by vectors, because scalar ones took up to a
+  /// tenth of a call with few keys.
   void write_lse(const Panel& panel) {
     const hn::CappedTag<double, (kLanes + 1) / 2> d;
     const hn::Rebind<float, decltype(d)> floats;
@@ -183,7 +183,7 @@ class RunningSoftmax {
     }
     for (std::int64_t lane = 0; lane < panel.rows; ++lane) {
       const float sum = panel.lse_sum[lane];
-      // A row without a visible key has lse -inf.
+      // std::log returns -inf for 0, the sum of a row without a visible key.
       const bool positive = sum > 0.0f && sum <= std::numeric_limits<float>::max();
       const double logarithm = positive ? logarithms[lane] : std::log(static_cast<double>(sum));
       head_.lse_of(panel.first_query + lane) =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The natural logarithm of vectors of float64. That of Highway (hwy/contrib/math) cannot be
-// compiled in the namespaces of the additional targets (bf16_target-inl.h).
+// The natural logarithm of float64 vectors. Highway's implementation (hwy/contrib/math) does not
+// compile in the namespaces of the additional targets (bf16_target-inl.h).
 
 #if defined(FOVEA_KERNELS_SIMD_LOG_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_SIMD_LOG_INL_H_
@@ -31,7 +31,7 @@ HWY_INLINE V log_of_positive(D d, V x) {
   // The exponent field is e + 1023.
   const auto shifted = hn::Add(hn::BitCast(du, x), hn::Set(du, kOne - kRootOfHalf));
   const auto field = hn::ShiftRight<kMantissaBits>(shifted);
-  // In the low bits of 2^52, an integer is exact.
+  // The low mantissa bits of 2^52 hold the integer, so that no conversion instruction is needed.
   const V e = hn::Sub(hn::BitCast(d, hn::Or(field, hn::BitCast(du, hn::Set(d, 0x1p52)))),
                       hn::Set(d, 0x1p52 + 1023));
   const auto power = hn::Sub(hn::ShiftLeft<kMantissaBits>(field), hn::Set(du, kOne));

@@ -32,8 +32,8 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 /// The dimensions of a quad.
 constexpr std::int64_t kQuad = 4;
-/// Whether this product is ever used. With 4 lanes, where a vector holds a single query, it has not
-/// been measured.
+/// Whether the target uses this product. It is not used with vectors of 4 lanes, which hold a
+/// single query, because its speed there has not been measured.
 constexpr bool kMayUseQuads = kLanes >= 2 * kQuad;
 /// Returns the maximum number of queries of a panel for which this product is used.
 constexpr std::int64_t max_queries_in_quads(std::int64_t dim) {

@@ -102,8 +102,8 @@ class MatrixRemarks {
     return facts;
   }
 
-  /// Returns whether the sink has the weight that the words of a row lack. In a naive softmax whose
-  /// sum overflows, nothing has it.
+  /// Returns whether the sink has the whole weight of a row whose words have none. Returns false if
+  /// the sum of a naive softmax overflows, because all quotients are then 0 or NaN.
   bool sink_takes_all(std::int64_t i) const {
     if (model_.scene().options.score.sinks.empty()) return false;
     const Step* const sums = model_.find("exponential_sums");

@@ -54,7 +54,7 @@ Tensor typical_numbers(const Tensor& all) {
   return convert(row, all.dtype());
 }
 
-/// Returns the numbers of a sample, followed by others, as one row of the sample's type.
+/// Returns a vector with the elements of `sample` and `others`, in the type of `sample`.
 Tensor with_others(Tensor sample, const std::vector<double>& others) {
   if (others.empty()) return sample;
   std::vector<double> numbers;
@@ -206,8 +206,8 @@ std::vector<double> TraceModel::sink_numbers(const Step& step) const {
   }
   const std::string_view base = base_name(step.name);
   if (base != "shifted_scores" && base != "exponentials") return {};
-  // The sink is shifted by the largest number of its row, itself included, unless the step belongs
-  // to the naive softmax.
+  // The softmax subtracts the largest score of the row, including the sink. The naive softmax does
+  // not.
   const std::string variant = step.name.substr(base.size());
   const bool shifts = find("shifted_scores" + variant) != nullptr;
   const StepLayout all = layout(*scores);

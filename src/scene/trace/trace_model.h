@@ -65,7 +65,7 @@ void for_each_value(const Tensor& tensor, Visit&& visit) {
 /// Common number format of a step, and its largest finite magnitude.
 class StepNumbers {
  public:
-  /// `others`: further numbers that are shown in the same format.
+  /// Chooses one format for the elements of `step` and for `others`, which are shown beside them.
   StepNumbers(const Step& step, int precision, const std::vector<double>& others);
 
   std::string text(double value) const;
@@ -109,10 +109,10 @@ class TraceModel {
   /// Returns the label of a row or column: a word, or a zero-based number.
   std::string_view word(Axis axis, std::int64_t item, std::int64_t index) const;
 
-  /// Returns the sink of a head, in the scene's arithmetic, if there is one.
+  /// Returns the sink of a head, if there is one, rounded to the floating-point type of the scene.
   std::optional<double> sink(std::int64_t head) const;
-  /// Returns the largest final score of a row's visible keys, including the sink; nothing without
-  /// either.
+  /// Returns the maximum of the sink and the final scores of the visible keys. Returns nothing for
+  /// a row with neither.
   std::optional<double> largest_score(std::int64_t item, std::int64_t head,
                                       std::int64_t query) const;
 
@@ -126,7 +126,7 @@ class TraceModel {
   std::vector<bool> mask() const;
 
  private:
-  /// Returns the numbers of the sinks that the softmax table shows beside those of a step.
+  /// Returns the values of the sinks that the softmax table shows in the column of a step.
   std::vector<double> sink_numbers(const Step& step) const;
 
   const Trace& trace_;

@@ -31,8 +31,8 @@
 namespace fovea::view {
 namespace {
 
-/// Returns whether the field If-None-Match has the tag. "*" does not count, because whether a tile
-/// exists is known only later.
+/// Returns whether the header field If-None-Match contains the entity tag. The value "*" matches no
+/// tag: it requires that the tile exists, which is not yet checked here.
 bool has_tag(const std::optional<std::string>& field, const std::string& tag) {
   return field && field->find(tag) != std::string::npos;
 }

@@ -87,8 +87,8 @@ TEST(AttentionMemory, StaysWithinItsWorkspace) {
 }
 
 TEST(AttentionMemory, WorkspaceSufficesWithoutAContext) {
-  // With few value dimensions, the tile unit packs more keys at a time if there is no context.
-  // Other targets need no more than with one.
+  // If value_dim is small, the tile unit packs more keys at a time without a context. The workspace
+  // of other targets is not larger without one.
   for (const std::int64_t head_dim : {64, 233, 513}) {
     const RandomProblem p = stored_problem({1, 1, 1, 200, 700}, head_dim, 5);
     Tensor lse(DType::kFloat32, {1, 1, 200}), maximum(DType::kFloat32, {1, 1, 200});

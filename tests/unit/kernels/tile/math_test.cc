@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vector functions of fovea/simd_math-inl.h and kernels/simd/log-inl.h, against the C library's
-// in double, over their whole range, on the active target.
+// Compares the vector functions of fovea/simd_math-inl.h and kernels/simd/log-inl.h with those of
+// the C library in double precision, over their whole range, on the active target.
 
 #include "fovea/simd_targets.h"  // before Highway
 
@@ -131,7 +131,8 @@ TEST(AttentionMath, Exp2AtRangeEnds) {
 
 TEST(AttentionMath, LogWithinItsRelativeError) {
   constexpr double kError = 2e-12;
-  // Normal float32 numbers, float64 numbers near 1, and the ends of the interval of the series.
+  // Normal float32 numbers, float64 numbers near 1, and both sides of sqrt(1/2), where the exponent
+  // changes.
   std::vector<double> numbers;
   for (const float x : numbers_to(std::numeric_limits<float>::max())) {
     if (x >= std::numeric_limits<float>::min()) numbers.push_back(static_cast<double>(x));

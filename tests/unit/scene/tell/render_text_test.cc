@@ -167,7 +167,8 @@ TEST(RenderText, RemarksKnowWhatTheSinkTakes) {
       text(R"("query": [[0], [1], [0.2]], "key": [[0], [2.2], [0]], "value": [[1], [2], [3]])",
            R"("sinks": [4])");
   EXPECT_THAT(even, HasSubstr("Most even: \"x\", spread as if over 3.0 words."));
-  // Nothing has the weight of a naive softmax whose sum overflows.
+  // If the sum of a naive softmax overflows, the weights of the words and of the sink are not
+  // positive, so the sink takes nothing.
   const std::string overflow =
       text(R"("embeddings": [[26.64], [26.64], [26.64]], "normalizations": ["naive"])",
            R"("sinks": [-2])");

@@ -124,7 +124,7 @@ TEST(SoftmaxText, SinkHasTheDecimalsItNeeds) {
   EXPECT_THAT(text("[[0, 0], [0, 0]]", R"("sinks": [-0.3])"),
               HasSubstr("   sink   -0.3   -0.3  0.7408   0.2703\n"));
   EXPECT_THAT(text("[[1], [2]]", R"("sinks": [-1e308])"), HasSubstr("-1e+308"));
-  // The weights of the words are less than the rounding of the sum with the sink.
+  // The sum of the words' weights is smaller than the rounding error of 1 - sink.
   EXPECT_THAT(text("[[0], [0]]", R"("sinks": [40])"),
               HasSubstr("The words get <0.0001, the sink gets 1."));
   EXPECT_THAT(text("[[0], [0]]", R"("sinks": [800])", R"(, "normalizations": ["naive"])"),
