@@ -4,6 +4,7 @@
 ```sh    every command must succeed. The block runs in a copy of examples/ and docs/ with build/release/fovea and
          fovea-bench. Lines that start with `make` would run these tests again or install packages, so the test
          only checks that the target exists. Lines with `fovea view` start the viewer, which then ends at once.
+         Lines with --steps train for 60 steps only.
 ```cpp   a complete program: compiled, linked to the installed library with the flags of pkg-config, and run.
 ```python  checked by tests/python/test_readme.py, which runs where the package is installed.
 ```json  part of a file; not checked.
@@ -118,7 +119,7 @@ class Document:
             elif re.match(r"\S*fovea view\b", line):
                 commands.append(f"{line} --no-open --until-closed </dev/null")
             else:
-                commands.append(line)
+                commands.append(re.sub(r"--steps \d+", "--steps 60", line))
         return self.run_command("bash", "-euo", "pipefail", "-c", "\n".join(commands), cwd=self.scratch,
                                 env=self.environment)
 

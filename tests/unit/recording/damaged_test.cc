@@ -121,7 +121,7 @@ TEST(RecordingSize, ManyAttentionsTakeProportionateTime) {
 #ifdef FOVEA_SANITIZED
   constexpr int kMany = 10'000;
 #else
-  constexpr int kMany = 80'000;
+  constexpr int kMany = 40'000;
 #endif
   // Another process may slow down one of the runs.
   const auto least_of = [&](int attentions) {
