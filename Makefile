@@ -12,7 +12,9 @@ prefix := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 SETUP := @tools/setup.sh
 CONFIGURE := @tools/configure.sh
 BUILD := @cmake --build --parallel $(JOBS) --preset
-CTEST := @ctest --output-on-failure --parallel $(JOBS) --preset
+# One test more than processors, because some tests wait for time limits.
+RUN_TESTS := ctest --output-on-failure --parallel $(shell expr $(JOBS) + 1)
+CTEST := @$(RUN_TESTS) --preset
 
 # Fuzzing of each format stops at the first limit reached; 0 means no limit.
 FUZZ_RUNS ?= 3000000
@@ -190,10 +192,10 @@ build-asan-ubsan build-asan-ubsan-full build-tsan build-tsan-full: build-%:
 	$(BUILD) $*
 
 check-asan-ubsan check-asan-ubsan-full: check-%: build-%
-	@LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp ctest --output-on-failure --parallel $(JOBS) --preset $*
+	@LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp $(RUN_TESTS) --preset $*
 
 check-tsan check-tsan-full: check-%: build-%
-	@$(TSAN_ENVIRONMENT) ctest --output-on-failure --parallel $(JOBS) --preset $* \
+	@$(TSAN_ENVIRONMENT) $(RUN_TESTS) --preset $* \
 	  --tests-regex '^unit\.' --no-tests=error
 
 coverage: ## Run the tests with line coverage, and print the share of src/ and include/ that they execute
@@ -266,7 +268,7 @@ clean: ## Remove all build results
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  JOBS=N               build and test with N processes (default: one per processor)"
+	@echo "  JOBS=N               build with N processes, test with N + 1 (default: one per processor)"
 	@echo "  FUZZ_RUNS=N          files per format for make fuzz (default: 3000000; 0: no limit)"
 	@echo "  FUZZ_SECONDS=N       time limit per format for make fuzz (default: 0, no limit)"
 	@echo "  FOVEA_PYTHON=0       omit the Python package in make test; PYTHON=... selects the Python interpreter"

@@ -67,6 +67,7 @@ class Installed(unittest.TestCase):
         run(CMAKE, "--install", BUILD, "--prefix", cls.scratch / "first")
         cls.prefix = (cls.scratch / "first").rename(cls.scratch / "moved")
         cls.libdir = next(cls.prefix.rglob("libfovea.a")).parent
+        cls.objects = {}
 
     def build_with_cmake(self, name, *arguments, program="consumer"):
         build = self.scratch / name
@@ -76,10 +77,18 @@ class Installed(unittest.TestCase):
         return needed_libraries(build / program)
 
     def build_with_pkg_config(self, name, library_dir, *options, source="attention.cc", also=("fovea",)):
-        config = {"PKG_CONFIG_PATH": str(library_dir / "pkgconfig")}
-        flags = run("pkg-config", "--cflags", "--libs", *options, *also, env=config).split()
+        def flags(*kinds):
+            return run("pkg-config", *kinds, *options, *also,
+                       env={"PKG_CONFIG_PATH": str(library_dir / "pkgconfig")}).split()
+
+        # Each source is compiled once for both kinds of library, because their flags are the same.
+        prefix = library_dir.parents[len(self.libdir.relative_to(self.prefix).parts) - 1]
+        compiler = [flag.replace(str(prefix), str(self.prefix)) for flag in flags("--cflags")]
+        compiled = self.objects.setdefault((source, *compiler), self.scratch / f"{name}.o")
+        if not compiled.exists():
+            run(CXX, "-std=c++20", f"-I{HERE}", "-c", HERE / source, "-o", compiled, *compiler)
         program = self.scratch / name
-        run(CXX, "-std=c++20", f"-I{HERE}", HERE / source, "-o", program, *flags)
+        run(CXX, compiled, "-o", program, *flags("--cflags", "--libs"))
         self.assertEqual(run(program, env={"LD_LIBRARY_PATH": str(library_dir)}), "ok\n")
         return needed_libraries(program)
 

@@ -231,10 +231,10 @@ TEST(ViewExplorer, LevelSevenOfLongRows) {
   }
 }
 
-TEST(ViewExplorer, ABaseLevelAboveSevenForASmallBudget) {
-  const RandomProblem p = stored_problem({1, 1, 1, 4100, 33'000}, 2, 1);
+TEST(ViewExplorer, ASmallBudgetRaisesTheBaseLevel) {
+  const RandomProblem p = stored_problem({1, 1, 1, 3200, 33'000}, 2, 1);
   const HeadWeights exact(p.inputs(), {}, 0, 0);
-  // Half of it is for cells of 4 bytes, and those of level 4 take 2.13 MB.
+  // Half of it is for cells of 4 bytes, and those of level 4 and above take 2.2 MB.
   Explorer explorer(inputs_of(input_of(p.query, p.key, {})), {.memory = std::int64_t{4} << 20});
   const view::HeadStatus status = explorer.status({});
   EXPECT_EQ(status.base_level, 5);
