@@ -6,11 +6,14 @@
 
 #include <optional>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "fovea/error.h"
@@ -78,6 +81,9 @@ Rotary make_rotary(double base, std::int64_t dims, const std::string& pairs,
   return rotary;
 }
 
+/// The state of a pickled Rotary: base, dims, whether pairs are interleaved, inverse frequencies.
+using RotaryState = std::tuple<double, std::int64_t, bool, std::vector<double>>;
+
 nb::object rotated(nb::handle source, nb::handle positions, const Rotary& rotary) {
   const Array array(source.ptr(), {.name = "source"});
   NewArray target(array, array.framework(), array.dtype(), array.view().shape());
@@ -126,6 +132,20 @@ inverse_frequencies  the frequencies themselves, one per pair, in place of base)
                   "collections.abc.Sequence[float] | None = None) -> None"))
       .def_ro("base", &Rotary::base)
       .def_ro("dims", &Rotary::dims)
+      .def("__getstate__",
+           [](const Rotary& self) {
+             return RotaryState(self.base, self.dims, self.pairs == Rotary::Pairs::kInterleaved,
+                                self.inverse_frequencies);
+           })
+      .def("__setstate__",
+           [](Rotary& self, const RotaryState& state) {
+             const auto& [base, dims, interleaved, inverse_frequencies] = state;
+             new (&self) Rotary{
+                 .base = base,
+                 .dims = dims,
+                 .pairs = interleaved ? Rotary::Pairs::kInterleaved : Rotary::Pairs::kHalves,
+                 .inverse_frequencies = inverse_frequencies};
+           })
       .def("__repr__", [](const Rotary& self) {
         const std::string rest =
             fmt::format("dims={}, pairs=\"{}\"", self.dims,
@@ -210,6 +230,12 @@ Raises ValueError naming the argument, and CacheFull if a fixed capacity is exce
           },
           "prefix_length"_a, nb::rv_policy::take_ownership,
           "Returns an independent cache with a copy of the first `prefix_length` tokens.")
+      .def(
+          "__deepcopy__",
+          [](const PythonCache& self, const nb::handle& /*memo*/) {
+            return new PythonCache(self.cache.fork(self.cache.length()));
+          },
+          "memo"_a, nb::rv_policy::take_ownership)
       .def(
           "key", [](const PythonCache& self) { return nb::steal(numpy_copy(self.cache.key())); },
           nb::sig("def key(self) -> numpy.typing.NDArray[typing.Any]"),

@@ -8,10 +8,12 @@
 #include <limits>
 #include <mutex>
 #include <random>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include "arrays/arrays.h"
 #include "arrays/calls.h"
@@ -186,6 +188,12 @@ shape  batch, q_heads, q_len, kv_len; or without batch, or without batch and hea
        sequences, batch is the sequence count, and q_len and kv_len are the maximum lengths.
 
 Returns a NumPy array of bool.)")
+      .def("__getstate__",
+           [](const Dropout& self) { return std::tuple(self.probability, self.seed, self.call); })
+      .def("__setstate__",
+           [](Dropout& self, const std::tuple<double, std::uint64_t, std::uint32_t>& state) {
+             new (&self) Dropout{std::get<0>(state), std::get<1>(state), std::get<2>(state)};
+           })
       .def("__repr__", [](const Dropout& self) {
         return fmt::format("Dropout({}, seed={}, call={})", self.probability, self.seed, self.call);
       });

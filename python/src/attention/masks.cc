@@ -4,12 +4,15 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/operators.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "fovea/error.h"
@@ -20,6 +23,7 @@
 #include "arrays/new_arrays.h"
 #include "attention/options.h"
 #include "functions.h"
+#include "problem/mask_rules.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -91,6 +95,43 @@ Mask make_dense(nb::handle visible) {
   return dense(keep_array(visible.ptr(), {.name = "dense", .elements = Elements::kBools}));
 }
 
+/// The state of a pickled mask: the name of a function and its arguments. The operators are functions
+/// of Python's module `operator`.
+using MaskState = std::tuple<std::string, nb::tuple>;
+
+MaskState state_of(const Mask& mask) {
+  using Kind = MaskRule::Kind;
+  const MaskRule rule = rule_of(mask);
+  const auto array = [](const TensorView& view) { return nb::steal(numpy_copy(view)); };
+  switch (rule.kind) {
+    case Kind::kNothing:
+      break;
+    case Kind::kCausal:
+      return {"causal", nb::make_tuple()};
+    case Kind::kWindow:
+      return {"window", nb::make_tuple(rule.numbers[0], rule.numbers[1])};
+    case Kind::kPrefix:
+      return {"prefix", nb::make_tuple(rule.numbers[0])};
+    case Kind::kDocuments:
+      return {"documents", nb::make_tuple(array(rule.query_ids), array(rule.key_ids))};
+    case Kind::kKeyLengths:
+      return {"key_lengths", nb::make_tuple(rule.numbers)};
+    case Kind::kDense:
+      return {"dense", nb::make_tuple(array(rule.dense))};
+    case Kind::kBoth:
+      return {"and_", nb::make_tuple(rule.operands[0], rule.operands[1])};
+    case Kind::kEither:
+      return {"or_", nb::make_tuple(rule.operands[0], rule.operands[1])};
+  }
+  return {"Mask", nb::make_tuple()};
+}
+
+Mask mask_of(const MaskState& state) {
+  const auto& [name, arguments] = state;
+  const nb::module_ functions = nb::module_::import_(name.ends_with('_') ? "operator" : "fovea");
+  return nb::cast<Mask>(functions.attr(name.c_str())(*arguments));
+}
+
 std::string repr(const Mask& mask) { return mask.allows_all() ? "Mask()" : mask.to_string(); }
 
 }  // namespace
@@ -110,6 +151,13 @@ void add_masks(nb::module_& module) {
           },
           nb::sig("def __array_ufunc__(self, *inputs: typing.Any, **options: typing.Any) -> None"))
       .def("__repr__", repr)
+      .def("__copy__", [](const Mask& self) { return self; })
+      .def("__getstate__", state_of,
+           nb::sig("def __getstate__(self) -> tuple[str, tuple[typing.Any, ...]]"))
+      .def(
+          "__setstate__",
+          [](Mask& self, const MaskState& state) { new (&self) Mask(mask_of(state)); },
+          nb::sig("def __setstate__(self, state: tuple[str, tuple[typing.Any, ...]], /) -> None"))
       .def("matrix", matrix, "q_len"_a, "kv_len"_a, nb::kw_only(), "alignment"_a = "bottom-right",
            "batch"_a = 1, "q_heads"_a = 1, "item"_a = 0, "head"_a = 0,
            nb::sig("def matrix(self, q_len: int, kv_len: int, *, alignment: _Alignment = "
@@ -184,6 +232,18 @@ max_distance   all distances >= max_distance share the last bucket)")
           "heads"_a)
       .def_ro("bidirectional", &RelativeTable::bidirectional)
       .def_ro("max_distance", &RelativeTable::max_distance)
+      .def("__copy__", [](const RelativeTable& self) { return self; })
+      .def("__getstate__",
+           [](const RelativeTable& self) {
+             return std::tuple(nb::steal(numpy_copy(self.table)), self.bidirectional,
+                               self.max_distance);
+           })
+      .def("__setstate__",
+           [](RelativeTable& self, const std::tuple<nb::object, bool, std::int64_t>& state) {
+             const auto& [table, bidirectional, max_distance] = state;
+             new (&self) RelativeTable{keep_array(table.ptr(), {.name = "table"}), bidirectional,
+                                       max_distance};
+           })
       .def("__repr__", [](const RelativeTable& self) {
         return fmt::format("RelativeTable({}, bidirectional={}, max_distance={})",
                            to_string(self.table->shape()), self.bidirectional ? "True" : "False",
