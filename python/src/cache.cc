@@ -140,11 +140,11 @@ inverse_frequencies  the frequencies themselves, one per pair, in place of base)
       .def("__setstate__",
            [](Rotary& self, const RotaryState& state) {
              const auto& [base, dims, interleaved, inverse_frequencies] = state;
-             new (&self) Rotary{
-                 .base = base,
-                 .dims = dims,
-                 .pairs = interleaved ? Rotary::Pairs::kInterleaved : Rotary::Pairs::kHalves,
-                 .inverse_frequencies = inverse_frequencies};
+             new (&self)
+                 Rotary{.base = base,
+                        .dims = dims,
+                        .pairs = interleaved ? Rotary::Pairs::kInterleaved : Rotary::Pairs::kHalves,
+                        .inverse_frequencies = inverse_frequencies};
            })
       .def("__repr__", [](const Rotary& self) {
         const std::string rest =

@@ -95,8 +95,8 @@ Mask make_dense(nb::handle visible) {
   return dense(keep_array(visible.ptr(), {.name = "dense", .elements = Elements::kBools}));
 }
 
-/// The state of a pickled mask: the name of a function and its arguments. The operators are functions
-/// of Python's module `operator`.
+/// The state of a pickled mask: the name of a function and its arguments. The operators are
+/// functions of Python's module `operator`.
 using MaskState = std::tuple<std::string, nb::tuple>;
 
 MaskState state_of(const Mask& mask) {
