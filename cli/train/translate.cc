@@ -155,7 +155,7 @@ int TranslateCommand::check(train::Model& model) const {
 
 int TranslateCommand::translate(train::Model& model) const {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  std::vector<train::Picture> pictures;
+  std::vector<train::Figure> figures;
   for (const Text& each : texts()) {
     const std::string& text = each.text;
     const std::vector<std::int64_t> source = tokens_of(model, each);
@@ -163,7 +163,9 @@ int TranslateCommand::translate(train::Model& model) const {
     const train::Translation found =
         train::translate_with_beams(*model.translator, source, beams_, most);
     const std::string answer = model.target.text(found.tokens);
-    pictures.push_back({text + " → " + answer, text, answer, found.weights});
+    const train::Picture picture{static_cast<std::int64_t>(figures.size() + 1),
+                                 text + " → " + answer, text, answer, found.weights};
+    if (given("--html")) figures.push_back(train::picture_as_figure(picture));
     if (json_) {
       nlohmann::ordered_json weights = nlohmann::ordered_json::array();
       for (std::int64_t t = 0; t < found.weights.extent(0); ++t) {
@@ -177,10 +179,10 @@ int TranslateCommand::translate(train::Model& model) const {
       continue;
     }
     write_stdout(visible(answer) + "\n");
-    if (show_attention_) write_stdout("\n" + train::picture_as_text(pictures.back()) + "\n");
+    if (show_attention_) write_stdout("\n" + train::picture_as_text(picture) + "\n");
   }
   if (json_) write_stdout(json.dump(1) + "\n");
-  if (given("--html")) write_file(html_, train::pictures_as_html("Where it looked", pictures));
+  if (given("--html")) write_file(html_, train::figures_as_html("Where it looked", figures));
   return 0;
 }
 

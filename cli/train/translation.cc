@@ -41,6 +41,7 @@ namespace {
 
 constexpr std::int64_t kMaxCount = 1'000'000'000, kMaxWidth = 65536;
 constexpr std::size_t kEvery = 20, kMaxValidation = 500;
+constexpr const char* kAttentionPage = "attention.html";
 
 /// The options of a new run. --resume reads their values from the existing run.
 constexpr const char* kOfNewRuns[] = {
@@ -336,7 +337,13 @@ int TrainTranslateCommand::run() const {
 
   const DelayedInterrupt interrupt;
   TrainLine line(settings.trainer.steps);
-  std::vector<train::Picture> pictures;
+  std::vector<train::Figure> figures;
+  if (resume_) {
+    figures = train::figures_of_html(folder.read_page(kAttentionPage));
+    std::erase_if(figures, [&](const train::Figure& figure) {
+      return figure.number > trainer.state().steps;
+    });
+  }
   trainer.on_step = [&](const train::StepReport& report) {
     line.show(report);
     return interrupt.signal() == 0;
@@ -344,13 +351,15 @@ int TrainTranslateCommand::run() const {
   trainer.on_validation = [&](const train::Validation& found) {
     line.clear();
     std::string text = validation_line(found, line);
-    pictures.push_back({fmt::format("After {} steps: {}", found.steps, found.texts[0]),
-                        data.validation[0].source, found.texts[0], found.first->weights});
-    if (show_attention_) text += "\n" + train::picture_as_text(pictures.back()) + "\n";
+    const train::Picture picture{found.steps,
+                                 fmt::format("After {} steps: {}", found.steps, found.texts[0]),
+                                 data.validation[0].source, found.texts[0], found.first->weights};
+    figures.push_back(train::picture_as_figure(picture));
+    if (show_attention_) text += "\n" + train::picture_as_text(picture) + "\n";
     write_stdout(text);
     folder.save_page(
-        "attention.html",
-        train::pictures_as_html("Where it looks in “" + data.validation[0].source + "”", pictures));
+        kAttentionPage,
+        train::figures_as_html("Where it looks in “" + data.validation[0].source + "”", figures));
   };
   const train::TrainEnd end = trainer.run();
   line.clear();

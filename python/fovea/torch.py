@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TypedDict, Unpack, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,7 +64,7 @@ def _given(
     if table is not None:
         given["relative"] = _fovea.RelativeTable(table.detach(), **options["relative"])
     if sinks is not None:
-        given["sinks"] = sinks.detach().tolist()
+        given["sinks"] = sinks.detach()
     if mask is not None:
         given["mask"] = mask
     return given
@@ -209,7 +210,8 @@ def attention(
     bias      a tensor that may require a gradient
     relative  a fovea.torch.RelativeTable, whose table may require a gradient
     sinks     numbers, or a tensor that may require a gradient
-    mask      a fovea.Mask, or a bool tensor
+    mask      a fovea.Mask, or a bool tensor; arrays in fovea.dense() and in fovea.RelativeTable, which are
+              not copied, must not change before the backward pass
     dropout   a fovea.Dropout; create a new one for each call: fovea.Dropout(0.1). Within
               torch.utils.checkpoint, pass a seed, or create it outside: PyTorch does not restore the
               stream of seeds, and gradients would be those of other weights
@@ -263,6 +265,13 @@ def _attention(
         table = relative.table
         _check_tensors(relative=table)
         options["relative"] = {"bidirectional": relative.bidirectional, "max_distance": relative.max_distance}
+    # Copies, because the caller may change the numbers before the backward pass.
+    for name in ("alibi", "sinks", "alignment", "query_starts", "key_starts"):
+        numbers = options.get(name)
+        if isinstance(numbers, (list, np.ndarray)):
+            options[name] = numbers.copy()
+        elif isinstance(numbers, Tensor) and name != "sinks":
+            options[name] = numbers.clone()
     tensors = [options.pop(name) if isinstance(options.get(name), Tensor) else None for name in ("sinks", "mask")]
     context, lse = _Attention.apply(ranks, options, query, key, value, bias, table, *tensors)
     return (context, lse) if return_lse else context

@@ -65,18 +65,18 @@ std::string repr(const PythonCache& self) {
 }
 
 Rotary make_rotary(double base, std::int64_t dims, const std::string& pairs,
-                   const std::optional<std::vector<double>>& inverse_frequencies) {
+                   nb::handle inverse_frequencies) {
   Rotary rotary{.base = base, .dims = dims};
   if (pairs == "interleaved")
     rotary.pairs = Rotary::Pairs::kInterleaved;
   else if (pairs != "halves") {
     raise_value_error("pairs: expected \"halves\" or \"interleaved\", got \"{}\"", pairs);
   }
-  if (inverse_frequencies) {
-    if (inverse_frequencies->empty()) {
+  if (!inverse_frequencies.is_none()) {
+    rotary.inverse_frequencies = numbers(inverse_frequencies.ptr(), "inverse_frequencies");
+    if (rotary.inverse_frequencies.empty()) {
       raise_value_error("inverse_frequencies: expected one number per pair, got none");
     }
-    rotary.inverse_frequencies = *inverse_frequencies;
   }
   return rotary;
 }
@@ -88,7 +88,7 @@ nb::object rotated(nb::handle source, nb::handle positions, const Rotary& rotary
   const Array array(source.ptr(), {.name = "source"});
   NewArray target(array, array.framework(), array.dtype(), array.view().shape());
   PyObject* const at = positions.ptr();
-  if (PyIndex_Check(at) && !PySequence_Check(at)) {
+  if (is_integer(at)) {
     apply_rotary(array.view(), integer(at, "positions"), rotary, target.view());
   } else {
     apply_rotary(array.view(), int64_tensor(at, "positions").view(), rotary, target.view());
@@ -111,7 +111,7 @@ void add_cache(nb::module_& module) {
   cache_full.attr("__doc__") = "A KvCache has no room for the appended tokens, and is unchanged.";
 
   nb::class_<Rotary>(
-      module, "Rotary",
+      module, "Rotary", nb::is_final(),
       R"(Rotary position embedding (Su et al. 2021): rotates pair i of d dimensions by the angle
 position * base^(-2 i / d).
 
@@ -122,7 +122,7 @@ inverse_frequencies  the frequencies themselves, one per pair, in place of base)
       .def(
           "__init__",
           [](Rotary* self, double base, std::int64_t dims, const std::string& pairs,
-             const std::optional<std::vector<double>>& inverse_frequencies) {
+             nb::handle inverse_frequencies) {
             new (self) Rotary(make_rotary(base, dims, pairs, inverse_frequencies));
           },
           nb::kw_only(), "base"_a = 10000.0, "dims"_a = 0, "pairs"_a = "halves",
@@ -170,7 +170,7 @@ Returns a new array with the same library, dtype and shape. Angles, sines and co
 Raises ValueError naming the argument.)");
 
   nb::class_<PythonCache>(
-      module, "KvCache",
+      module, "KvCache", nb::is_final(),
       R"(Cache of the keys and values of past tokens. Tokens are appended during generation; decode()
 accepts the cache in place of key and value.
 

@@ -193,7 +193,9 @@ nb::dict read_recording(nb::handle path) {
   }
   nb::dict found;
   found["file"] = recording;
-  found["path"] = recording.path();
+  const std::string& name = recording.path();
+  found["path"] = nb::steal(
+      PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
   found["model"] = recording.model();
   found["source"] = recording.source();
   found["written_by"] = recording.written_by();

@@ -347,6 +347,11 @@ ContentRef open_safetensors(FileBytes file, const std::string& path) {
                     "got {}",
                     path, header.empty() ? "nothing" : "something else"));
   }
+  // The JSON library would take it for the end of the header.
+  if (const auto zero = std::ranges::find(header, std::byte{0}); zero != header.end()) {
+    throw InvalidArgument(fmt::format("{}: header: expected JSON in UTF-8, got a zero as byte {}",
+                                      path, zero - header.begin() + 1));
+  }
   HeaderHandler handler(path);
   const auto* text = reinterpret_cast<const char*>(header.data());
   Json::sax_parse(text, text + header.size(), &handler);

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -41,6 +43,10 @@ th{font-weight:normal;padding:.2rem .1rem;min-width:1.1rem}
 td{width:1.1rem;height:1.3rem;border:1px solid var(--line);padding:0}
 )";
 
+// Captions and characters are escaped, so they contain neither.
+constexpr std::string_view kFigureBegin = "<figure id=\"picture-";
+constexpr std::string_view kFigureEnd = "</figure>\n";
+
 }  // namespace
 
 std::string picture_as_text(const Picture& picture) {
@@ -69,36 +75,56 @@ std::string picture_as_text(const Picture& picture) {
   return text;
 }
 
-std::string pictures_as_html(const std::string& title, const std::vector<Picture>& pictures) {
+Figure picture_as_figure(const Picture& picture) {
   const auto escaped = [](std::string_view text) { return scene::html::escape(text); };
+  const std::int64_t rows = picture.weights.extent(0), columns = picture.weights.extent(1);
+  const std::vector<std::string> source = marks(picture.source, columns);
+  const std::vector<std::string> target = marks(picture.target, rows);
+  std::string html = fmt::format("{}{}\"><figcaption>{}</figcaption>\n<table><tr><th></th>",
+                                 kFigureBegin, picture.number, escaped(picture.caption));
+  for (const std::string& mark : source) html += fmt::format("<th>{}</th>", escaped(mark));
+  html += "</tr>\n";
+  for (std::int64_t t = 0; t < rows; ++t) {
+    const std::string& wrote = target[static_cast<std::size_t>(t)];
+    html += fmt::format("<tr><th>{}</th>", escaped(wrote));
+    for (std::int64_t s = 0; s < columns; ++s) {
+      const double weight = picture.weights.value({t, s});
+      html += fmt::format(
+          "<td title=\"{} looks at {}: {:.3f}\" style=\"background:rgba(var(--ink),"
+          "{:.2f})\"></td>",
+          escaped(wrote), escaped(source[static_cast<std::size_t>(s)]), weight, weight);
+    }
+    html += "</tr>\n";
+  }
+  html += "</table>";
+  html += kFigureEnd;
+  return {picture.number, std::move(html)};
+}
+
+std::string figures_as_html(const std::string& title, const std::vector<Figure>& figures) {
   std::string page = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width\">\n<title>{0}</title>\n"
       "<style>{1}</style></head>\n<body>\n<h1>{0}</h1>\n<main>\n",
-      escaped(title), kStyle);
-  for (const Picture& picture : pictures) {
-    const std::int64_t rows = picture.weights.extent(0), columns = picture.weights.extent(1);
-    const std::vector<std::string> source = marks(picture.source, columns);
-    const std::vector<std::string> target = marks(picture.target, rows);
-    page += fmt::format("<figure><figcaption>{}</figcaption>\n<table><tr><th></th>",
-                        escaped(picture.caption));
-    for (const std::string& mark : source) page += fmt::format("<th>{}</th>", escaped(mark));
-    page += "</tr>\n";
-    for (std::int64_t t = 0; t < rows; ++t) {
-      const std::string& wrote = target[static_cast<std::size_t>(t)];
-      page += fmt::format("<tr><th>{}</th>", escaped(wrote));
-      for (std::int64_t s = 0; s < columns; ++s) {
-        const double weight = picture.weights.value({t, s});
-        page += fmt::format(
-            "<td title=\"{} looks at {}: {:.3f}\" style=\"background:rgba(var(--ink),"
-            "{:.2f})\"></td>",
-            escaped(wrote), escaped(source[static_cast<std::size_t>(s)]), weight, weight);
-      }
-      page += "</tr>\n";
-    }
-    page += "</table></figure>\n";
-  }
+      scene::html::escape(title), kStyle);
+  for (const Figure& figure : figures) page += figure.html;
   return page + "</main>\n</body>\n</html>\n";
+}
+
+std::vector<Figure> figures_of_html(std::string_view page) {
+  std::vector<Figure> figures;
+  for (std::size_t begin = page.find(kFigureBegin); begin != std::string_view::npos;
+       begin = page.find(kFigureBegin)) {
+    page.remove_prefix(begin);
+    const std::size_t end = page.find(kFigureEnd);
+    if (end == std::string_view::npos) break;
+    Figure figure{-1, std::string(page.substr(0, end + kFigureEnd.size()))};
+    const char* const number = figure.html.data() + kFigureBegin.size();
+    std::from_chars(number, figure.html.data() + figure.html.size(), figure.number);
+    figures.push_back(std::move(figure));
+    page.remove_prefix(end);
+  }
+  return figures;
 }
 
 }  // namespace fovea::train

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -24,9 +26,11 @@ constexpr std::uint64_t kMinInPlace = 128 * kHeaderSpace;
 
 }  // namespace
 
-TensorSpool::TensorSpool(const std::string& path)
-    : path_(path), file_(std::make_unique<OutputFile>(path)) {
-  if (!file_->is_temporary()) {
+TensorSpool::TensorSpool(const std::string& path) : path_(path) {
+  // Opening a pipe would wait for its reader.
+  std::error_code error;
+  if (!std::filesystem::is_other(path, error)) file_ = std::make_unique<OutputFile>(path);
+  if (file_ == nullptr || !file_->is_temporary()) {
     throw OutputError(fmt::format("{}: expected the path of a file, got a device or pipe", path));
   }
   const std::string space(kHeaderSpace, ' ');

@@ -8,6 +8,9 @@
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <ios>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -157,6 +160,11 @@ void RunFolder::save_page(const char* name, const std::string& text) const {
   OutputFile out(file(name));
   out.write(text);
   out.finish();
+}
+
+std::string RunFolder::read_page(const char* name) const {
+  std::ifstream in(file(name), std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 RunSettings RunFolder::read_settings() const {

@@ -45,6 +45,8 @@ class RunFolder {
   RunSettings read_settings() const;
   /// Writes a text file of the folder.
   void save_page(const char* name, const std::string& text) const;
+  /// Returns the text of such a file, empty if it cannot be read.
+  std::string read_page(const char* name) const;
   /// Reads model.json. The parameters have their initial values. Throws IoError and
   /// InvalidArgument.
   Model read_model() const;

@@ -143,8 +143,10 @@ void Trainer::validate_and_save() {
   } else {
     ++state_.worse;
   }
-  save();
+  // Before the checkpoint: what it writes about a step is written again if the run resumes before
+  // that step, but would be missing if the run ended between the two.
   if (on_validation) on_validation(found);
+  save();
 }
 
 bool Trainer::step(const std::vector<std::int64_t>& numbers) {

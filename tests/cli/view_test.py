@@ -2,6 +2,7 @@
 """`fovea view`: its pages, the responses of every route, and its inputs."""
 
 import base64
+import concurrent.futures
 import hashlib
 import json
 import os
@@ -320,6 +321,23 @@ class InputsTest(ViewTest):
         os.unlink(path)
         self.refused(server.ask(f"/api/v1/inputs/{fresh['id']}/reopen", method="POST"), 409, "changed")
         self.assertEqual(server.ask("/")[0], 200)
+
+    def test_requests_that_wait_for_a_replaced_input_are_answered(self):
+        def long(name, number):
+            heads = Array((1, 4, 20000, 1), [number] * 80000)
+            return self.write(name, npz_of({"query": heads, "key": heads}))
+        path = long("long.npz", 0.0)
+        server = self.start(path)
+        _, start = self.input_of(server)
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            waiting = [threads.submit(server.ask, f"{start}/{what}")
+                       for what in ("heads?layer=0", "thumbs?layer=0")]
+            time.sleep(0.05)
+            os.replace(long("other.npz", 0.5), path)
+            fresh = server.get(f"{start}/reopen", method="POST")
+            for one in waiting:
+                self.refused(one.result(), 503, "reopened")
+        self.assertEqual(server.ask(f"/api/v1/inputs/{fresh['id']}/0.0/cell?query=3&key=2")[0], 200)
 
     def test_every_file_is_watched(self):
         query, key, value, bias, tokens = (str(self.dir / name) for name in ("q.npz", "k.npz", "v.npz", "bias.npz", "t.txt"))

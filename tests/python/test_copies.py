@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from problems import BFLOAT16, tensors
+from problems import BFLOAT16, raises, tensors
 
 import fovea
 
@@ -102,10 +102,43 @@ def test_copies_of_a_cache_are_independent(dtype):
     assert np.array_equal(fovea.decode(query, made), before)
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "lenses",
+    [fovea.Lenses(statistics=True, top=2), fovea.Lenses(map=(3, 2), reduce="max", pairs=True), fovea.Lenses(top=1)],
+    ids=repr,
+)
+def test_lenses(lenses, way):
+    made = WAYS[way](lenses)
+    assert repr(made) == repr(lenses)
+    query, key, value = tensors((4, 7, 16))
+    for one, expected in zip(
+        fovea.attention(query, key, value, lenses=made)[1],
+        fovea.attention(query, key, value, lenses=lenses)[1],
+        strict=True,
+    ):
+        assert (one is None) == (expected is None)
+        assert one is None or np.array_equal(one, expected)
+
+
 def test_damaged_states():
-    for state in (("system", ()), ("window", (1,)), ("prefix", (-1,)), ("attention",), (), 3):
-        with pytest.raises((TypeError, ValueError, AttributeError)):
+    for kind, state, *words in (
+        (ValueError, ("explain", ("a b",)), "state", "fovea.Mask", "explain"),
+        (ValueError, ("and_", (1, 2)), "state", "fovea.Mask", "and_"),
+        (ValueError, ("prefix", (-1,)), "prefix: expected", "-1"),
+        (TypeError, ("window", (1,)), "window", "right"),
+        (TypeError, (), "state"),
+        (TypeError, 3, "state", "int"),
+    ):
+        with raises(kind, *words):
             fovea.Mask.__new__(fovea.Mask).__setstate__(state)
-    for state in ((2**64, 0), (0.5, -1, 0), ()):
-        with pytest.raises(TypeError):
+    for state in ((2.0, 1, 0), (float("nan"), 1, 0), (0.5, -1, 0), (0.5, 2**64, 0), ()):
+        with pytest.raises((TypeError, ValueError)):
             fovea.Dropout.__new__(fovea.Dropout).__setstate__(state)
+
+
+@pytest.mark.parametrize("kind", ["Mask", "RelativeTable", "Dropout", "Rotary", "Lenses", "KvCache"])
+def test_no_subclasses(kind):
+    # Copies would lose their class and attributes.
+    with raises(TypeError, "prohibits subclassing"):
+        type("Own", (getattr(fovea, kind),), {})

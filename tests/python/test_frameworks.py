@@ -193,6 +193,52 @@ for other in (dense.to_sparse(), dense.to_sparse_csr(), dense.to(torch.float8_e4
 """
 
 
+def test_numbers_as_torch_tensors():
+    torch = pytest.importorskip("torch", exc_type=ImportError)
+    query, key, value = tensors((2, 6, 8))
+    for options in (
+        {"query_starts": [0, 2, 6], "key_starts": [0, 3, 6]},
+        {"alibi": [1.0, 0.5]},
+        {"sinks": [0.5, -1.0]},
+        {"alignment": [3]},
+    ):
+        as_tensors = {name: torch.tensor(numbers) for name, numbers in options.items()}
+        expected = fovea.attention(query, key, value, mask=fovea.causal(), **options)
+        same(fovea.attention(query, key, value, mask=fovea.causal(), **as_tensors), expected)
+    assert np.array_equal(
+        fovea.key_lengths(torch.tensor([1, 4])).matrix(2, 5, batch=2, item=1),
+        fovea.key_lengths([1, 4]).matrix(2, 5, batch=2, item=1),
+    )
+    assert repr(fovea.key_lengths(torch.tensor(3))) == repr(fovea.key_lengths(3))
+    frequencies = [1.0, 0.5, 0.25, 0.0]
+    assert repr(fovea.Rotary(inverse_frequencies=torch.tensor(frequencies))) == repr(
+        fovea.Rotary(inverse_frequencies=frequencies)
+    )
+    rotary = fovea.Rotary()
+    same(fovea.apply_rotary(query, torch.arange(2, 8), rotary), fovea.apply_rotary(query, 2, rotary))
+    for wrong, words in (
+        (torch.tensor(0.5), ["a list or an array of numbers", "Tensor"]),
+        (torch.ones(2, 1), ["expected a number", "list"]),
+        (torch.ones(2, device="meta"), ["a list or an array of numbers", "Tensor"]),
+        (torch.ones(2, requires_grad=True), ["a tensor that requires a gradient"]),
+    ):
+        with raises(TypeError, "alibi", *words):
+            fovea.attention(query, key, value, alibi=wrong)
+
+
+def test_torch_counts_the_changes_of_out():
+    torch = pytest.importorskip("torch", exc_type=ImportError)
+    x, out, factor = torch.ones(2, 3, 4), torch.zeros(2, 3, 4), torch.ones(2, 3, 4, requires_grad=True)
+    product = (factor * out).sum()
+    fovea.attention(x, x, x, out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+    with torch.inference_mode():
+        out = torch.zeros(2, 3, 4)
+    assert fovea.attention(x, x, x, out=out) is out
+    assert torch.equal(out, x)
+
+
 def test_torch_layouts():
     pytest.importorskip("torch", exc_type=ImportError)
     # In a new process, because the first tensor of a process is converted in another way.

@@ -2,6 +2,7 @@
 """Tests fovea.Recording on recordings made from arrays. Recordings of models are tested in test_record.py."""
 
 import os
+import pathlib
 import re
 import sys
 
@@ -167,6 +168,20 @@ def test_errors_leave_the_file(tmp_path):
         fovea.Recording(tmp_path / "none.safetensors")
     with pytest.raises(TypeError, match="path: expected a str or a path, got int"):
         fovea.Recording(3)
+
+
+def test_names_that_are_not_utf_8(tmp_path):
+    path = os.fsdecode(os.path.join(os.fsencode(tmp_path), b"y\xff.safetensors"))
+    query = np.ones((2, 4), np.float32)
+    fovea.Recording.write(path, [{"name": "a", "query": query, "key": query}])
+    for name in (path, os.fsencode(path), pathlib.Path(path)):
+        recording = fovea.Recording(name)
+        assert recording.path == path
+        assert len(recording) == 1
+    with pytest.raises(OSError, match=re.escape(r"x\xff.safetensors: cannot be read: No such file")):
+        fovea.Recording(os.fsdecode(b"x\xff.safetensors"))
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        fovea.Recording("\ud800")
 
 
 def test_record_without_torch(monkeypatch, tmp_path):

@@ -16,6 +16,7 @@ import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", exc_type=ImportError)
@@ -534,6 +535,35 @@ def test_tensors_changed_before_backward():
         tensors[which].mul_(2)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             context.sum().backward()
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"alibi": [1.0, 0.5]},
+        {"sinks": [1.0, 0.5]},
+        {"alignment": [1]},
+        {"query_starts": [0, 3, 6], "key_starts": [0, 3, 6]},
+    ],
+    ids=lambda numbers: next(iter(numbers)),
+)
+def test_numbers_changed_before_backward(numbers, kind):
+    def gradient(change):
+        x = torch.arange(96.0).reshape(1, 2, 6, 8).sin().requires_grad_()
+        given = {name: kind(value) for name, value in numbers.items()}
+        context = fovea.torch.attention(x, x, x, mask=fovea.causal(), **given)
+        if change:
+            for value in given.values():
+                value[0 if len(value) < 3 else 1] = 2
+        context.square().sum().backward()
+        return x.grad
+
+    if kind is torch.tensor and "sinks" in numbers:  # which autograd saves
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            gradient(change=True)
+    else:
+        assert torch.equal(gradient(change=True), gradient(change=False))
 
 
 def test_training_loop_features():

@@ -16,12 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.attention import flex_attention as flex
 
 from .. import _fovea
 from .. import torch as _torch
 from .rule_mask import RuleMask, live
 from .rules import Causal, Dense, Region, Rule
-from .torch_masks import PlacedRule, fingerprint, placed, placed_tensor
+from .torch_flex import flex_problem
+from .torch_masks import KnownMasks, PlacedRule, fingerprint, placed, placed_tensor
 
 _T = TypeVar("_T")
 _HEADS_AND_ROWS = "expected a shape that broadcasts to [batch, q_heads, q_len, kv_len]"
@@ -77,6 +79,7 @@ class _Seen:
 
 
 _masks, _biases = _Seen(), _Seen()
+_block_masks, _block_masks_lock = KnownMasks(), threading.Lock()
 
 
 class _Kind(enum.Enum):
@@ -86,8 +89,13 @@ class _Kind(enum.Enum):
     BIAS = enum.auto()
 
 
-def passed_mask(mask: Tensor, query: Tensor, key: Tensor) -> Passed:
-    """Returns the options of an attention mask: a RuleMask, bools, or floats that are added to the scores."""
+def passed_mask(mask: Tensor | flex.BlockMask, query: Tensor, key: Tensor) -> Passed:
+    """Returns the options of an attention mask: a RuleMask, bools, floats that are added to the scores, or the mask of
+    flex_attention()."""
+    if isinstance(mask, flex.BlockMask):
+        with _block_masks_lock:
+            place = flex_problem(query, key, flex._identity, mask.mask_mod, 1.0, _block_masks).place
+        return _of_rule(place.rule, Region(place.query_start, query.shape[2], place.key_start, key.shape[2]))
     batch, q_heads, q_len, _ = query.shape
     batch, kv_len = max(batch, key.shape[0]), key.shape[2]
     if isinstance(mask, RuleMask):

@@ -352,7 +352,10 @@ void Array::read_tensor(const nb::dlpack::dltensor& tensor, bool read_only,
     raise_value_error("{}: expected an array that can be written to, got a read-only one",
                       request.name);
   }
-  if (request.writable && framework_ == Framework::kTorch) refuse_tracing();
+  if (request.writable && framework_ == Framework::kTorch) {
+    refuse_tracing();
+    count_change(source_);
+  }
   for (int dim = 0; dim < tensor.ndim; ++dim) {
     if (tensor.shape[dim] < 0) {
       raise_value_error("{}: expected extents of 0 or more, got {}", request.name,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -27,6 +28,15 @@ namespace {
 // slow machine without SIMD. Watching costs a few system calls; the first watch starts a thread.
 constexpr double kWorthWatching = 3e8;
 
+/// Sets an error with a message in which a path may not be UTF-8.
+void set_error(PyObject* type, const char* message) noexcept {
+  PyObject* const text = PyUnicode_DecodeUTF8(
+      message, static_cast<Py_ssize_t>(std::strlen(message)), "backslashreplace");
+  if (text == nullptr) return;
+  PyErr_SetObject(type, text);
+  Py_DECREF(text);
+}
+
 }  // namespace
 
 void raise_from_python(PyObject* type, const std::string& message) {
@@ -47,22 +57,22 @@ void translate_exception() noexcept {
     error.restore();
   } catch (const nb::builtin_exception& error) {
     if (error.type() == nb::exception_type::type_error) {
-      PyErr_SetString(PyExc_TypeError, error.what());
+      set_error(PyExc_TypeError, error.what());
     } else if (error.type() == nb::exception_type::index_error) {
-      PyErr_SetString(PyExc_IndexError, error.what());
+      set_error(PyExc_IndexError, error.what());
     } else {
-      PyErr_SetString(PyExc_ValueError, error.what());
+      set_error(PyExc_ValueError, error.what());
     }
   } catch (const std::invalid_argument& error) {  // includes InvalidArgument
-    PyErr_SetString(PyExc_ValueError, error.what());
+    set_error(PyExc_ValueError, error.what());
   } catch (const IoError& error) {
-    PyErr_SetString(PyExc_OSError, error.what());
+    set_error(PyExc_OSError, error.what());
   } catch (const std::bad_alloc&) {
-    PyErr_SetString(PyExc_MemoryError, "fovea: out of memory");
+    set_error(PyExc_MemoryError, "fovea: out of memory");
   } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
+    set_error(PyExc_RuntimeError, error.what());
   } catch (...) {
-    PyErr_SetString(PyExc_RuntimeError, "fovea: an unknown error");
+    set_error(PyExc_RuntimeError, "fovea: an unknown error");
   }
 }
 
@@ -212,6 +222,14 @@ std::int64_t integer(PyObject* object, const char* name) {
   return value;
 }
 
+bool is_integer(PyObject* object) {
+  if (PyIndex_Check(object) == 0 || PySequence_Check(object) != 0) return false;
+  if (PyLong_CheckExact(object)) return true;
+  const nb::object rank = nb::steal(PyObject_GetAttrString(object, "ndim"));
+  if (!rank.is_valid()) PyErr_Clear();
+  return !rank.is_valid() || PyLong_AsLong(rank.ptr()) <= 0;
+}
+
 bool truth(PyObject* object, const char* name) {
   if (!PyBool_Check(object)) {
     raise_type_error("{}: expected True or False, got {}", name, describe(object));
@@ -221,16 +239,33 @@ bool truth(PyObject* object, const char* name) {
 
 namespace {
 
+/// Returns the elements of a list, an array or a tensor, null without an error for other objects.
+/// PyTorch's tensors are no sequences. Nor are sets and dicts, which have no order or other
+/// elements than expected.
+nb::object items_of(PyObject* object) {
+  if (PyUnicode_Check(object) || PyBytes_Check(object)) return {};
+  const bool is_tensor = PySequence_Check(object) == 0 && is_tensor_of_torch(object);
+  const nb::object listed =
+      is_tensor ? nb::steal(PyObject_CallMethod(object, "tolist", nullptr)) : nb::borrow(object);
+  nb::object items;
+  if (listed.is_valid() && PySequence_Check(listed.ptr()) != 0) {
+    items = nb::steal(PySequence_Fast(listed.ptr(), ""));
+  }
+  PyErr_Clear();
+  return items;
+}
+
 template <class Number>
 auto each(PyObject* object, const char* name, const char* what,
           Number (*one)(PyObject*, const char*)) {
+  if (is_tensor_of_torch(object) && requires_gradient(object)) {
+    raise_type_error(
+        "{}: expected {}, got a tensor that requires a gradient, which it would not get", name,
+        what);
+  }
   std::vector<Number> result;
-  // Sets and dicts, which have no order or other elements than expected, are no sequences.
-  const bool has_items =
-      PySequence_Check(object) != 0 && !PyUnicode_Check(object) && !PyBytes_Check(object);
-  const nb::object items = nb::steal(has_items ? PySequence_Fast(object, "") : nullptr);
+  const nb::object items = items_of(object);
   if (!items.is_valid()) {
-    PyErr_Clear();
     raise_type_error("{}: expected {}, got {}", name, what, describe(object));
   }
   // Not PySequence_Fast_ITEMS: converting an item may run the caller's code, which may change the
@@ -254,17 +289,19 @@ std::vector<std::int64_t> integers(PyObject* object, const char* name) {
 
 std::string path_of(PyObject* path) {
   const nb::object name = nb::steal(PyOS_FSPath(path));
-  Py_ssize_t size = 0;
-  const char* const text = name.is_valid() && PyUnicode_Check(name.ptr())
-                               ? PyUnicode_AsUTF8AndSize(name.ptr(), &size)
-                               : nullptr;
-  if (text == nullptr) {
+  if (!name.is_valid()) {
     PyErr_Clear();
     raise_type_error("path: expected a str or a path, got {}", describe(path));
   }
-  std::string found(text, static_cast<std::size_t>(size));
+  // Names that are not UTF-8 are kept: os.listdir() returns their bytes as lone surrogates.
+  const nb::object bytes =
+      PyBytes_Check(name.ptr()) ? name : nb::steal(PyUnicode_EncodeFSDefault(name.ptr()));
+  if (!bytes.is_valid()) nb::raise_python_error();
+  std::string found(PyBytes_AS_STRING(bytes.ptr()),
+                    static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr())));
   if (found.find('\0') != std::string::npos) {
-    raise_value_error("path: expected a name without null characters, got one after \"{}\"", text);
+    raise_value_error("path: expected a name without null characters, got one after \"{}\"",
+                      found.c_str());
   }
   return found;
 }

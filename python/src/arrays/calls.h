@@ -108,6 +108,8 @@ void add_function(nanobind::module_& module, const char* attribute, const char* 
 double number(PyObject* object, const char* name);
 std::int64_t integer(PyObject* object, const char* name);
 bool truth(PyObject* object, const char* name);
+/// Returns whether an object is an integer, and not an array of integers.
+bool is_integer(PyObject* object);
 std::vector<double> numbers(PyObject* object, const char* name);
 std::vector<std::int64_t> integers(PyObject* object, const char* name);
 

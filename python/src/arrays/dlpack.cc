@@ -12,7 +12,7 @@ namespace nb = nanobind;
 namespace fovea::python {
 namespace {
 
-/// The type torch.Tensor, its exchange API, the dictionary of torch.autograd.forward_ad, and two
+/// The type torch.Tensor, its exchange API, the dictionary of torch.autograd.forward_ad, and
 /// functions; never released. They are null before the first call of know_torch(), or if torch
 /// lacks them.
 struct Torch {
@@ -21,6 +21,7 @@ struct Torch {
   PyObject* forward_mode = nullptr;
   PyObject* is_autocast_enabled = nullptr;
   PyObject* tracing_state = nullptr;
+  PyObject* increment_version = nullptr;
 };
 Torch torch_of_arrays;
 
@@ -117,6 +118,7 @@ void know_torch() {
   };
   torch_of_arrays.is_autocast_enabled = function("torch", "is_autocast_enabled");
   torch_of_arrays.tracing_state = function("torch._C", "_get_tracing_state");
+  torch_of_arrays.increment_version = function("torch.autograd.graph", "increment_version");
 }
 
 bool is_causal_bias(PyObject* object) {
@@ -142,6 +144,12 @@ void refuse_tracing() {
         "torch.jit.trace: expected attention of PyTorch, got Fovea's, which it does not see and "
         "would take for a constant");
   }
+}
+
+void count_change(PyObject* tensor) {
+  if (torch_of_arrays.increment_version == nullptr) return;
+  const nb::object done = nb::steal(PyObject_CallOneArg(torch_of_arrays.increment_version, tensor));
+  if (!done.is_valid()) nb::raise_python_error();
 }
 
 bool is_false(PyObject* object, const char* name) {

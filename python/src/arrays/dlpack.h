@@ -79,6 +79,8 @@ bool torch_autocasts();
 /// Throws ValueError within torch.jit.trace and the exports that use it: they would take the
 /// results of a call for constants.
 void refuse_tracing();
+/// Tells autograd that a tensor's elements change, so that a backward pass that needs them fails.
+void count_change(PyObject* tensor);
 /// Returns an attribute as text; empty if that fails.
 std::string text_of(PyObject* object, const char* name);
 

@@ -154,7 +154,7 @@ double probability_of(PyObject* object, const char* name) {
 
 void add_dropout(nb::module_& module) {
   nb::class_<Dropout>(
-      module, "Dropout",
+      module, "Dropout", nb::is_final(),
       R"(Dropout of weights (Srivastava et al. 2014): drops each weight with this probability and divides
 kept weights by 1 - probability. Philox 4x32-10 (Salmon et al. 2011) computes the decision from
 seed, call and the weight's position only, so nothing is stored: attention() and
@@ -191,8 +191,9 @@ Returns a NumPy array of bool.)")
       .def("__getstate__",
            [](const Dropout& self) { return std::tuple(self.probability, self.seed, self.call); })
       .def("__setstate__",
-           [](Dropout& self, const std::tuple<double, std::uint64_t, std::uint32_t>& state) {
-             new (&self) Dropout{std::get<0>(state), std::get<1>(state), std::get<2>(state)};
+           [](Dropout& self, const std::tuple<nb::object, nb::object, nb::object>& state) {
+             const auto& [probability, seed, call] = state;
+             new (&self) Dropout(make(probability, seed, call));
            })
       .def("__repr__", [](const Dropout& self) {
         return fmt::format("Dropout({}, seed={}, call={})", self.probability, self.seed, self.call);

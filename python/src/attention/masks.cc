@@ -2,8 +2,11 @@
 //
 // Masks, and the table of relative positions.
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -85,7 +88,7 @@ Mask make_documents(nb::handle query_ids, nb::handle key_ids) {
 
 Mask make_key_lengths(nb::handle lengths) {
   PyObject* const object = lengths.ptr();
-  if (PyIndex_Check(object) && !PySequence_Check(object)) {
+  if (is_integer(object)) {
     return key_lengths({integer(object, "key_lengths")});
   }
   return key_lengths(integers(object, "key_lengths"));
@@ -127,9 +130,15 @@ MaskState state_of(const Mask& mask) {
 }
 
 Mask mask_of(const MaskState& state) {
+  static constexpr std::string_view kFunctions[] = {
+      "Mask", "causal", "window", "prefix", "documents", "key_lengths", "dense", "and_", "or_"};
   const auto& [name, arguments] = state;
-  const nb::module_ functions = nb::module_::import_(name.ends_with('_') ? "operator" : "fovea");
-  return nb::cast<Mask>(functions.attr(name.c_str())(*arguments));
+  Mask mask;
+  if (std::ranges::find(kFunctions, name) != std::end(kFunctions)) {
+    const nb::module_ functions = nb::module_::import_(name.ends_with('_') ? "operator" : "fovea");
+    if (nb::try_cast(functions.attr(name.c_str())(*arguments), mask)) return mask;
+  }
+  raise_value_error("state: expected that of a fovea.Mask, got \"{}\"", name);
 }
 
 std::string repr(const Mask& mask) { return mask.allows_all() ? "Mask()" : mask.to_string(); }
@@ -137,7 +146,7 @@ std::string repr(const Mask& mask) { return mask.allows_all() ? "Mask()" : mask.
 }  // namespace
 
 void add_masks(nb::module_& module) {
-  nb::class_<Mask>(module, "Mask", kMaskDoc)
+  nb::class_<Mask>(module, "Mask", nb::is_final(), kMaskDoc)
       .def(nb::init<>())
       .def(nb::self & nb::self)
       .def(nb::self | nb::self)
@@ -201,7 +210,7 @@ the default alignment ignores. A single length applies to all items.)");
 [batch, q_heads, q_len, kv_len] from the right. Not copied: the mask refers to it.)");
 
   nb::class_<RelativeTable>(
-      module, "RelativeTable",
+      module, "RelativeTable", nb::is_final(),
       R"(T5's relative-position bias (Raffel et al. 2020): adds table[bucket(j - i - offset), head] to
 every score.
 

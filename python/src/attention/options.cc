@@ -76,7 +76,7 @@ Alignment alignment_of(PyObject* object) {
         "item, got \"{}\"",
         text_of(object));
   }
-  if (PyIndex_Check(object) && !PySequence_Check(object)) {
+  if (is_integer(object)) {
     return Alignment::offset(integer(object, "alignment"));
   }
   return Alignment::offsets(integers(object, "alignment"));

@@ -185,18 +185,11 @@ kind  "constant"; "inverse_root", decay by 1 / sqrt(step) (Vaswani et al. 2017, 
            "Returns the learning rate of the next step after `steps` steps.");
 }
 
-std::string path_of(const GivenPath& path) {
-  PyObject* bytes = nullptr;
-  if (PyUnicode_FSConverter(path.object.ptr(), &bytes) == 0) nb::raise_python_error();
-  const nb::object owner = nb::steal(bytes);
-  return {PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes))};
-}
-
 void add_checkpoints(nb::module_& module) {
   module.def(
       "save",
       [](const Model& model, const GivenPath& path) {
-        const std::string name = path_of(path);
+        const std::string name = path_of(path.object.ptr());
         const Call call(model.in_use());
         call.run([&] { nn::save_parameters(model.parameters(), name); });
       },
@@ -208,7 +201,7 @@ and ValueError for another file extension.)");
   module.def(
       "load",
       [](const Model& model, const GivenPath& path) {
-        const std::string name = path_of(path);
+        const std::string name = path_of(path.object.ptr());
         const Call call(model.in_use());
         call.run([&] { nn::load_parameters(model.parameters(), name); });
       },

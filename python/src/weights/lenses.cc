@@ -6,10 +6,12 @@
 
 #include <array>
 #include <string>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include "arrays/calls.h"
 #include "attention/problem.h"
@@ -94,6 +96,9 @@ nb::object top_of(const LensRequest& self) {
 nb::object map_of(const LensRequest& self) {
   return self.rows == 0 ? nb::none() : nb::object(nb::make_tuple(self.rows, self.columns));
 }
+
+/// The state of a pickled Lenses: the arguments of its constructor.
+using LensesState = std::tuple<nb::object, nb::object, nb::object, nb::object, nb::object>;
 
 std::string repr(const LensRequest& self) {
   std::string text;
@@ -192,7 +197,7 @@ PyObject* Seen::release() {
 }
 
 void add_lenses(nb::module_& module) {
-  nb::class_<LensRequest>(module, "Lenses", kLensesDoc)
+  nb::class_<LensRequest>(module, "Lenses", nb::is_final(), kLensesDoc)
       .def(
           "__init__",
           [](LensRequest* self, nb::handle statistics, nb::handle top, nb::handle map,
@@ -209,6 +214,16 @@ void add_lenses(nb::module_& module) {
       .def_prop_ro("map", map_of, nb::sig("def map(self) -> tuple[int, int] | None"))
       .def_prop_ro("reduce", [](const LensRequest& self) { return pool_name(self.reduce); })
       .def_ro("pairs", &LensRequest::pairs)
+      .def("__getstate__",
+           [](const LensRequest& self) {
+             return LensesState(nb::bool_(self.statistics), top_of(self), map_of(self),
+                                nb::str(pool_name(self.reduce)), nb::bool_(self.pairs));
+           })
+      .def("__setstate__",
+           [](LensRequest& self, const LensesState& state) {
+             const auto& [statistics, top, map, reduce, pairs] = state;
+             new (&self) LensRequest(make(statistics, top, map, reduce, pairs));
+           })
       .def("__repr__", repr);
 
   static std::array<PyStructSequence_Field, kSeenFields + 1> fields{

@@ -97,9 +97,9 @@ struct Api::Parts {
     }
     auto other = std::make_unique<Explorer>(fresh, options.explorer);
     inputs = std::move(fresh);
-    explorer = std::move(other);
+    std::swap(explorer, other);
     call.reply_json(describe(inputs[index]));
-    // The old explorer has forgotten their requests.
+    // Before the old explorer is destroyed, which forgets its requests.
     waiting.end({503, "reopened", "an input was read again; ask once more"});
   }
   void scene(Call& call) {

@@ -179,6 +179,7 @@ TEST(FilesErrors, EveryMalformedSafetensorsHasItsMessage) {
           tensors("{} {}",
                   "header: expected JSON in UTF-8; line 1, column 4: syntax error "
                   "while parsing value - unexpected '{'; expected end of input"),
+          tensors(std::string("{}\0 {", 5), "header: expected JSON in UTF-8, got a zero as byte 3"),
           tensors("{\"a\xff\":1}",
                   "header: expected JSON in UTF-8; line 1, column 4: syntax error "
                   "while parsing object key - invalid string: ill-formed UTF-8 byte; last read: "

@@ -15,6 +15,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "fovea/attention.h"
 #include "fovea/error.h"
@@ -431,6 +432,11 @@ TEST_F(RecordingFile, WriterRefusesWhatDoesNotFit) {
             "name: expected an attention that was added, got \"layers.0\"");
   EXPECT_THAT(files(), IsEmpty());
   EXPECT_THROW(RecordingWriter(folder_.string() + "/none/run.safetensors"), OutputError);
+  const std::string pipe = folder_.string() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT([&] { RecordingWriter{pipe}; },
+              testing::ThrowsMessage<OutputError>(
+                  pipe + ": expected the path of a file, got a device or pipe"));
 }
 
 TEST_F(RecordingFile, FindListsWhatThereIs) {

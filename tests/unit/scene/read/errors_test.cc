@@ -52,8 +52,12 @@ TEST(SceneErrors, InvalidJson) {
               StartsWith("title: expected JSON in UTF-8; line 3, column 8: "));
   EXPECT_THAT(message_of("{\"title\": \"\xff\xfe\"}"), HasSubstr("ill-formed UTF-8 byte"));
   EXPECT_THAT(message_of("{\"title\": \"caf\xe9\"}"), HasSubstr("ill-formed UTF-8 byte"));
-  EXPECT_THAT(message_of(std::string("\xff\xfe{\0}\0", 6)), StartsWith("scene: expected JSON"));
-  EXPECT_THAT(message_of(std::string("{\"title\": \"a\0b\"}", 16)), HasSubstr("U+0000"));
+  EXPECT_EQ(message_of(std::string("\xff\xfe{\0}\0", 6)),
+            "scene: expected JSON in UTF-8, got a zero as byte 4");
+  EXPECT_EQ(message_of(std::string("{\"title\": \"a\0b\"}", 16)),
+            "scene: expected JSON in UTF-8, got a zero as byte 13");
+  EXPECT_EQ(message_of(std::string("{\"text\": \"a\"}\0 {", 16)),
+            "scene: expected JSON in UTF-8, got a zero as byte 14");
 }
 
 TEST(SceneErrors, MessagesContainNoControlCharacters) {
