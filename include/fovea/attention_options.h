@@ -57,9 +57,10 @@ struct Alibi {
 };
 
 /// Returns the paper's slopes: 2^(-8 (h + 1) / heads) if `heads` is a power of two; otherwise those
-/// of the next lower power of two, followed by every other slope of the next higher one.
+/// of the next lower power of two, followed by every other slope of the next higher one. Throws
+/// InvalidArgument for a negative number.
 FOVEA_API std::vector<double> default_alibi_slopes(std::int64_t heads);
-/// Returns the slope of one head.
+/// Returns the slope of one head. Throws InvalidArgument unless 0 <= head < heads.
 FOVEA_API double default_alibi_slope(std::int64_t head, std::int64_t heads);
 
 /// T5's relative-position bias (Raffel et al. 2020): adds table[bucket(j - i - offset), head].

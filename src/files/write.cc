@@ -49,7 +49,7 @@ void check_tensors(FileFormat format, std::span<const NamedTensor> tensors,
   }
   std::unordered_set<std::string_view> names;
   for (const NamedTensor& tensor : tensors) {
-    if (!tensor.tensor.defined()) {
+    if (!tensor.tensor.defined() || (tensor.tensor.data() == nullptr && tensor.tensor.size() > 0)) {
       fail_at(path, fmt::format("expected a tensor, got an undefined one as \"{}\"",
                                 files::shown_name(tensor.name)));
     }

@@ -81,6 +81,7 @@ void Embedding::backward(const TensorView& grad_y) {
 }
 
 Tensor sinusoidal_positions(std::int64_t length, std::int64_t width, DType dtype) {
+  if (!is_float(dtype)) fail("dtype: expected a type of floats, got {}", dtype_name(dtype));
   Tensor table(dtype, {length, width});
   for_each_index(table.shape(), [&](const Index& at) {
     const double angle =

@@ -224,6 +224,7 @@ KvCache MultiHeadAttention::new_cache(std::int64_t batch, std::int64_t capacity)
 }
 
 MutableTensorView MultiHeadAttention::step(const TensorView& x, KvCache& cache) {
+  check_evaluation();
   const std::int64_t width = options_.width, kv_heads = options_.kv_heads;
   const MutableTensorView projected = project(x, "x", 0, width + 2 * kv_width_, projected_);
   const std::int64_t before = cache.length();
@@ -245,9 +246,17 @@ void MultiHeadAttention::keep_memory(const TensorView& memory, KvCache& cache) {
 
 MutableTensorView MultiHeadAttention::look(const TensorView& x, const KvCache& memory,
                                            const Mask& mask, std::int64_t first_position) {
+  check_evaluation();
   const MutableTensorView projected = project(x, "x", 0, options_.width, projected_);
   rotate(as_heads(projected, x.shape(), 0, options_.heads, head_dim_), first_position, false);
   return decode(x.shape(), memory, mask, first_position);
+}
+
+void MultiHeadAttention::check_evaluation() const {
+  if (model_.training() && options_.dropout > 0.0) {
+    throw InvalidArgument(
+        "model: expected evaluation mode for decoding, which has no dropout, got training mode");
+  }
 }
 
 MutableTensorView MultiHeadAttention::decode(const Shape& shape, const KvCache& cache,

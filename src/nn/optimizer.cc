@@ -117,6 +117,11 @@ double clip_gradients(Parameters& parameters, double largest) {
   return norm;
 }
 
+void Adam::set_steps(std::int64_t steps) {
+  if (steps < 0) fail("steps: expected 0 or more, got {}", steps);
+  steps_ = steps;
+}
+
 double Schedule::rate(std::int64_t steps) const {
   if (!(peak >= 0.0 && std::isfinite(peak)))
     fail("peak: expected a number of 0 or more, got {}", peak);
@@ -125,7 +130,7 @@ double Schedule::rate(std::int64_t steps) const {
     fail("total: expected 1 step or more for a cosine, got {}", total);
   }
   if (steps < 0) fail("steps: expected 0 or more, got {}", steps);
-  const auto step = static_cast<double>(steps + 1);
+  const auto step = static_cast<double>(steps) + 1.0;
   const auto warm = static_cast<double>(std::max<std::int64_t>(warmup, 1));
   if (step < warm) return peak * step / warm;
   switch (kind) {

@@ -10,7 +10,8 @@
 namespace fovea::nn {
 
 void check_numbers(const TensorView& tensor, DType dtype, std::string_view name) {
-  if (!tensor.defined()) fail("{}: expected a tensor, got none", name);
+  if (!tensor.defined() || (tensor.data() == nullptr && tensor.size() > 0))
+    fail("{}: expected a tensor, got none", name);
   if (tensor.dtype() != dtype) {
     fail("{}: expected {}, as the parameters are, got {}", name, dtype_name(dtype),
          dtype_name(tensor.dtype()));

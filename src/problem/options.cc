@@ -4,6 +4,7 @@
 // of options against a problem.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -128,8 +129,10 @@ void validate_sequences(const PackedSequences& sequences, const ProblemShape& sh
 }  // namespace
 
 double default_alibi_slope(std::int64_t head, std::int64_t heads) {
-  std::int64_t power = 1;
-  while (power * 2 <= heads) power *= 2;
+  if (head < 0 || head >= heads) {
+    fail_argument("head", "expected 0 or more and less than heads = {}, got {}", heads, head);
+  }
+  const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
   const auto slope = [](std::int64_t number, std::int64_t of) {
     return std::exp2(-8.0 * static_cast<double>(number) / static_cast<double>(of));
   };
@@ -137,6 +140,7 @@ double default_alibi_slope(std::int64_t head, std::int64_t heads) {
 }
 
 std::vector<double> default_alibi_slopes(std::int64_t heads) {
+  if (heads < 0) fail_argument("heads", "expected 0 or more, got {}", heads);
   std::vector<double> slopes;
   for (std::int64_t head = 0; head < heads; ++head) {
     slopes.push_back(default_alibi_slope(head, heads));
@@ -145,15 +149,18 @@ std::vector<double> default_alibi_slopes(std::int64_t heads) {
 }
 
 std::int64_t relative_bucket(std::int64_t relative_position, const RelativeTable& relative) {
+  // The smallest number has no opposite.
+  const std::int64_t position =
+      std::max(relative_position, -std::numeric_limits<std::int64_t>::max());
   std::int64_t buckets = relative.table->extent(0);
   std::int64_t first = 0;
   std::int64_t distance = 0;
   if (relative.bidirectional) {
     buckets /= 2;
-    if (relative_position > 0) first = buckets;
-    distance = std::abs(relative_position);
+    if (position > 0) first = buckets;
+    distance = std::abs(position);
   } else {
-    distance = std::max<std::int64_t>(-relative_position, 0);
+    distance = std::max<std::int64_t>(-position, 0);
   }
   const std::int64_t exact = buckets / 2;
   if (distance < exact) return first + distance;

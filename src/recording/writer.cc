@@ -32,8 +32,9 @@ class RecordingWriter::State {
   State(const std::string& path, const RecordingOptions& options)
       : spool_(checked(path)),
         heading_{options.model, options.source, "fovea " + build_info().version} {
-    if (options.store && !is_float(*options.store)) {
-      fail_argument("store", "expected a type of floats, got {}", dtype_name(*options.store));
+    if (options.store && (!is_float(*options.store) || *options.store == DType::kFloat64)) {
+      fail_argument("store", "expected float32, bfloat16 or float16, got {}",
+                    dtype_name(*options.store));
     }
     store_ = options.store;
     check_text("model", options.model);
@@ -207,7 +208,7 @@ class RecordingWriter::State {
 
   DType stored_type(std::string_view what, const TensorView& tensor) const {
     if (what != "lse") return store_.value_or(tensor.dtype());
-    return store_ == DType::kFloat64 || !store_ ? tensor.dtype() : DType::kFloat32;
+    return store_ ? DType::kFloat32 : tensor.dtype();
   }
 
   void write(const RecordedAttention& attention) {

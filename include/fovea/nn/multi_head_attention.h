@@ -58,6 +58,7 @@ class FOVEA_API MultiHeadAttention {
   /// Decodes the next tokens of sequences, x [batch, n, width] in float32, with a small n. Appends
   /// the keys and values of these tokens to `cache`, after those of the earlier tokens. The result
   /// equals the corresponding rows of forward with a causal mask. Stores nothing for backward.
+  /// Throws InvalidArgument in training mode with dropout, as look does.
   MutableTensorView step(const TensorView& x, KvCache& cache);
   /// Equivalents for cross-attention: keep_memory appends the keys and values of a memory to a
   /// cache; look lets queries attend to them. If the cache has one item, all items of x share it.
@@ -95,6 +96,8 @@ class FOVEA_API MultiHeadAttention {
   /// stores the result in `to`.
   MutableTensorView project(const TensorView& x, std::string_view name, std::int64_t first,
                             std::int64_t count, Buffer& to);
+  /// Throws InvalidArgument in training mode with dropout.
+  void check_evaluation() const;
   /// Returns the output of attention to a cache. The queries are the first columns of `projected_`,
   /// and the first of them is aligned with key `first_position`.
   MutableTensorView decode(const Shape& shape, const KvCache& cache, const Mask& mask,

@@ -33,9 +33,10 @@ class FOVEA_API Adam {
   /// Updates the parameters from their gradients.
   void step(double learning_rate);
 
-  /// The number of steps taken so far. Can be set to resume an earlier run.
+  /// The number of steps taken so far. Can be set to resume an earlier run; throws InvalidArgument
+  /// for a negative number.
   std::int64_t steps() const { return steps_; }
-  void set_steps(std::int64_t steps) { steps_ = steps; }
+  void set_steps(std::int64_t steps);
 
   /// Running means of a parameter's gradients and of their squares, in the parameter's shape.
   struct Moments {

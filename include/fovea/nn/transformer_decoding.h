@@ -15,7 +15,7 @@
 namespace fovea::nn {
 
 /// Sequences that a transformer's decoder extends token by token. The transformer must outlive this
-/// object. Supports float32 only, and no dropout: the model must be in evaluation mode.
+/// object. Supports float32 only, and no dropout: in training mode, step throws InvalidArgument.
 class FOVEA_API TransformerDecoding {
  public:
   /// Takes the encoder's memory [batch, kv_len, width] and its source_lengths (empty: no padding).

@@ -4,10 +4,18 @@
 
 #include "fovea/lens_buffers.h"
 
+#include "core/fail.h"
+
 namespace fovea {
 
 LensBuffers::LensBuffers(const ProblemShape& shape, DType inputs, const LensChoice& choice)
     : pool(choice.pool) {
+  if (choice.top < 0) fail_argument("top", "expected 0 keys or more, got {}", choice.top);
+  if (choice.map_rows < 0 || choice.map_columns < 0 ||
+      (choice.map_rows == 0) != (choice.map_columns == 0)) {
+    fail_argument("map", "expected rows and columns of 1 or more, or 0 for none, got {} x {}",
+                  choice.map_rows, choice.map_columns);
+  }
   const DType sums = inputs == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   if (choice.statistics) {
     const Shape rows = {shape.batch, shape.q_heads, shape.q_len};

@@ -50,14 +50,20 @@ std::int64_t parse_index(std::string_view text, std::int64_t count) {
 /// How the index of a word is written: as "@INDEX", or as a number in a scene.
 enum class IndexForm : std::uint8_t { kAt, kNumber };
 
+std::string index_text(bool batched, const Focus& place, IndexForm form) {
+  if (form == IndexForm::kAt) return at_index(batched, place.item, place.index);
+  return batched ? fmt::format("[{}, {}]", place.item, place.index)
+                 : fmt::format("{}", place.index);
+}
+
 /// Returns " (did you mean the index @1?)" if `name` is an index without its "@".
 std::string did_you_mean_index(const Tokens& tokens, bool batched, std::string_view name,
                                IndexForm form) {
   const std::int64_t index = parse_index(name, static_cast<std::int64_t>(tokens[0].size()));
   if (index < 0) return "";
-  return fmt::format(" (did you mean the index {}?)", form == IndexForm::kNumber
-                                                          ? fmt::format("{}, a number", index)
-                                                          : at_index(batched, 0, index));
+  return fmt::format(" (did you mean the index {}?)",
+                     form == IndexForm::kNumber ? index_text(false, {0, index}, form) + ", a number"
+                                                : at_index(batched, 0, index));
 }
 
 /// Returns the unique position of a word. `where` names the searched sequence in messages.
@@ -80,7 +86,7 @@ Focus place_of_word(const Tokens& tokens, bool batched, std::string_view word,
          hint.empty() ? did_you_mean(word, words) : hint);
   }
   std::vector<std::string> indices;
-  for (const Focus& place : places) indices.push_back(at_index(batched, place.item, place.index));
+  for (const Focus& place : places) indices.push_back(index_text(batched, place, form));
   fail("the word \"{}\" occurs {} times; say which one by its index, counted from 0: {}",
        visible(word), places.size(), list_words(indices));
 }
@@ -130,6 +136,7 @@ const std::string& focus_word(const Scene& scene) {
 }
 
 void set_focus(Scene& scene, std::string_view query) {
+  if (scene.words.tokens.empty()) fail("scene: expected at least one token in words, got none");
   try {
     const Focus focus = find_query(scene, query);
     if (scene.focus != focus) {

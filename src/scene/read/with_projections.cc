@@ -100,6 +100,13 @@ Scene with_projections(const Scene& scene, const Projections& projections) {
   if (scene.direct) {
     throw InvalidArgument("scene: expected embeddings to project, got queries, keys and values");
   }
+  for (const auto& [matrix, name] : {std::pair{&projections.query, "query"},
+                                     {&projections.key, "key"},
+                                     {&projections.value, "value"}}) {
+    if (!matrix->defined()) {
+      throw InvalidArgument(fmt::format("projections.{}: expected a matrix, got none", name));
+    }
+  }
   Json json = Json::parse(scene.json, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     throw InvalidArgument("scene: expected the JSON that it was read from, got none");

@@ -153,6 +153,8 @@ TEST(FilesWrite, RejectedNamesAndTensors) {
             "expected the name of a tensor, got \"__metadata__\", which means something else");
   EXPECT_EQ(message("x.npy", {{"a", TensorView()}}),
             "expected a tensor, got an undefined one as \"a\"");
+  EXPECT_EQ(message("x.npy", {{"a", TensorView(nullptr, DType::kFloat32, {3})}}),
+            "expected a tensor, got an undefined one as \"a\"");
   EXPECT_EQ(folder.count(), 0);
 }
 

@@ -124,6 +124,8 @@ TEST(NnEmbedding, InvalidArguments) {
 }
 
 TEST(NnPositions, AreSinesAndCosines) {
+  EXPECT_EQ(message_of([] { sinusoidal_positions(2, 4, DType::kInt64); }),
+            "dtype: expected a type of floats, got int64");
   const Tensor table = sinusoidal_positions(50, 5, DType::kFloat64);
   for (const std::int64_t place : {0, 1, 49}) {
     const auto p = static_cast<double>(place);

@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fovea/nn/linear.h"
 #include "fovea/random.h"
 
 #include "support/message_of.h"
@@ -94,6 +95,17 @@ TEST(NnSchedule, WarmsUpAndDecays) {
   EXPECT_NEAR(cosine.rate(109), 0.0, 1e-15);
   EXPECT_NEAR(cosine.rate(500), 0.0, 1e-15);
   EXPECT_EQ(Schedule{.peak = 3.0}.rate(1000), 3.0);
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ((Schedule{.peak = 3.0, .warmup = kMost}.rate(kMost)), 3.0);
+}
+
+TEST(NnAdam, RefusesNegativeSteps) {
+  Model model(1);
+  const Linear layer(model.scope(), 2, 2);
+  Adam adam(model.parameters());
+  adam.set_steps(3);
+  EXPECT_EQ(message_of([&] { adam.set_steps(-1); }), "steps: expected 0 or more, got -1");
+  EXPECT_EQ(adam.steps(), 3);
 }
 
 }  // namespace

@@ -381,6 +381,22 @@ TEST(NnTransformerDecoding, ContinuesWithoutSequences) {
   EXPECT_EQ(beams.length(), 2);
 }
 
+TEST(NnTransformerDecoding, RefusesDropout) {
+  Model model(1);
+  Transformer layer(model.scope(), 1, 1, small(NormPlace::kAfter, 0.5));
+  const Tensor memory(
+      TensorView(layer.encode(convert(RandomState(2).randn({1, 5, 4}), DType::kFloat32))));
+  TransformerDecoding decoding(layer, memory, 1);
+  const Tensor x(DType::kFloat32, {1, 1, 4});
+  model.train(1);
+  EXPECT_EQ(message_of([&] { decoding.step(x); }),
+            "model: expected evaluation mode for decoding, which has no dropout, got training "
+            "mode");
+  EXPECT_EQ(decoding.length(), 0);
+  model.evaluate();
+  EXPECT_EQ(decoding.step(x).shape(), x.shape());
+}
+
 TEST(NnTransformerDecoding, ReorderedBeamsContinue) {
   Model model(1);
   Transformer layer(model.scope(), 1, 1, small(NormPlace::kAfter, 0.0));

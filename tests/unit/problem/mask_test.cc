@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -172,6 +173,14 @@ TEST(Alibi, PaperSlopes) {
   EXPECT_NEAR(slopes[9], std::exp2(-1.5), 1e-15);
   EXPECT_NEAR(slopes[11], std::exp2(-3.5), 1e-15);
   EXPECT_THAT(default_alibi_slopes(1), ElementsAre(1 / 256.));
+  EXPECT_THAT(default_alibi_slopes(0), ElementsAre());
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_NEAR(default_alibi_slope(0, kMost), 1.0, 1e-15);
+  EXPECT_EQ(message_of([] { default_alibi_slopes(-1); }), "heads: expected 0 or more, got -1");
+  for (const std::int64_t head : {-1, 4}) {
+    EXPECT_EQ(message_of([&] { default_alibi_slope(head, 4); }),
+              fmt::format("head: expected 0 or more and less than heads = 4, got {}", head));
+  }
 }
 
 TEST(RelativeTable, BucketsOfT5) {
@@ -192,6 +201,9 @@ TEST(RelativeTable, BucketsOfT5) {
   for (const auto& [position, bucket] : unidirectional) {
     EXPECT_EQ(relative_bucket(position, causal_only), bucket) << position;
   }
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+  EXPECT_EQ(relative_bucket(kLeast, both), 15);
+  EXPECT_EQ(relative_bucket(kLeast, causal_only), 31);
 }
 
 TEST(RelativeTable, Errors) {

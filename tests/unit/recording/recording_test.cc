@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -432,6 +433,12 @@ TEST_F(RecordingFile, WriterRefusesWhatDoesNotFit) {
             "name: expected an attention that was added, got \"layers.0\"");
   EXPECT_THAT(files(), IsEmpty());
   EXPECT_THROW(RecordingWriter(folder_.string() + "/none/run.safetensors"), OutputError);
+  for (const DType store : {DType::kFloat64, DType::kInt64}) {
+    EXPECT_EQ(
+        message_of([&] { RecordingWriter(path_, {.store = store}); }),
+        fmt::format("store: expected float32, bfloat16 or float16, got {}", dtype_name(store)));
+  }
+  EXPECT_THAT(files(), IsEmpty());
   const std::string pipe = folder_.string() + "/pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_THAT([&] { RecordingWriter{pipe}; },

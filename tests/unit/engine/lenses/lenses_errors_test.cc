@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "fovea/attention.h"
+#include "fovea/lens_buffers.h"
 #include "fovea/lenses.h"
 #include "fovea/mask.h"
 #include "fovea/weights.h"
@@ -256,6 +257,17 @@ TEST(AttentionWeightErrors, MessagesNameTheArgument) {
   dropping.dropout.probability = 0.25;
   EXPECT_EQ(message_of([&] { attention_weights(inputs, tile, dropping, weights); }),
             "dropout: expected none for recomputed weights, got 0.25");
+}
+
+TEST(LensBuffersErrors, NumbersOutOfRange) {
+  const auto message = [](const LensChoice& choice) {
+    return message_of([&] { LensBuffers(kShape, DType::kFloat32, choice); });
+  };
+  EXPECT_EQ(message({.top = -1}), "top: expected 0 keys or more, got -1");
+  EXPECT_EQ(message({.map_rows = 2}),
+            "map: expected rows and columns of 1 or more, or 0 for none, got 2 x 0");
+  EXPECT_EQ(message({.map_rows = -1, .map_columns = 2}),
+            "map: expected rows and columns of 1 or more, or 0 for none, got -1 x 2");
 }
 
 }  // namespace

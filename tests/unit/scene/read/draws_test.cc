@@ -217,6 +217,13 @@ TEST(DirectInputs, HaveNoProjectionsToReplace) {
   const Scene scene = parse_scene(R"({"text": "a", "query": [[1]], "key": [[1]], "value": [[1]]})");
   const Tensor one = Tensor::matrix({{1}});
   EXPECT_THROW(with_projections(scene, {one, one, one, "", "", ""}), InvalidArgument);
+  const Scene other =
+      parse_scene(R"({"text": "a b", "seed": 1, "embeddings": {"draw": "randn", "dim": 2}})");
+  EXPECT_THAT(
+      [&] {
+        with_projections(other, {Tensor(DType::kFloat64, {2, 2}), {}, {}, "", "", ""});
+      },
+      testing::ThrowsMessage<InvalidArgument>("projections.key: expected a matrix, got none"));
 }
 
 TEST(WithProjections, KeepsWhatWasDrawnInAnotherOrder) {

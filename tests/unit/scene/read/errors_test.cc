@@ -155,6 +155,10 @@ TEST(SceneErrors, FileErrorsNameThePath) {
 }
 
 TEST(SceneErrors, UnknownQueries) {
+  Scene none;
+  EXPECT_THAT([&] { set_focus(none, "a"); },
+              testing::ThrowsMessage<InvalidArgument>(
+                  "scene: expected at least one token in words, got none"));
   Scene scene = parse_scene(
       R"({"tokens": ["Your", "journey", "a", "a"], "embeddings": [[1], [2], [3], [4]]})");
   const auto query = [&](const char* word) -> std::string {
