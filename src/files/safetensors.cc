@@ -347,7 +347,7 @@ ContentRef open_safetensors(FileBytes file, const std::string& path) {
                     "got {}",
                     path, header.empty() ? "nothing" : "something else"));
   }
-  // The JSON library would take it for the end of the header.
+  // The JSON library takes a zero byte for the end of the header.
   if (const auto zero = std::ranges::find(header, std::byte{0}); zero != header.end()) {
     throw InvalidArgument(fmt::format("{}: header: expected JSON in UTF-8, got a zero as byte {}",
                                       path, zero - header.begin() + 1));

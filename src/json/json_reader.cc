@@ -176,7 +176,7 @@ JsonDocument parse_json(std::string_view text, std::string_view place) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     throw InvalidArgument(fmt::format("{}: expected a JSON object, got nothing", place));
   }
-  // The library would take it for the end of the text.
+  // The JSON library takes a zero byte for the end of the text.
   if (const auto at = text.find('\0'); at != std::string_view::npos) {
     throw InvalidArgument(
         fmt::format("{}: expected JSON in UTF-8, got a zero as byte {}", place, at + 1));

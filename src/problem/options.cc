@@ -149,7 +149,7 @@ std::vector<double> default_alibi_slopes(std::int64_t heads) {
 }
 
 std::int64_t relative_bucket(std::int64_t relative_position, const RelativeTable& relative) {
-  // The smallest number has no opposite.
+  // Negating the smallest integer would overflow.
   const std::int64_t position =
       std::max(relative_position, -std::numeric_limits<std::int64_t>::max());
   std::int64_t buckets = relative.table->extent(0);

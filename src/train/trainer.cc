@@ -143,8 +143,8 @@ void Trainer::validate_and_save() {
   } else {
     ++state_.worse;
   }
-  // Before the checkpoint: what it writes about a step is written again if the run resumes before
-  // that step, but would be missing if the run ended between the two.
+  // Before the checkpoint is saved: if the run ends between the two, the resumed run validates this
+  // step again. In the other order, the resumed run would leave it out.
   if (on_validation) on_validation(found);
   save();
 }

@@ -15,7 +15,8 @@
 namespace fovea::nn {
 
 /// Sequences that a transformer's decoder extends token by token. The transformer must outlive this
-/// object. Supports float32 only, and no dropout: in training mode, step throws InvalidArgument.
+/// object. Supports float32 only, and no dropout: step throws InvalidArgument in training mode with
+/// dropout.
 class FOVEA_API TransformerDecoding {
  public:
   /// Takes the encoder's memory [batch, kv_len, width] and its source_lengths (empty: no padding).

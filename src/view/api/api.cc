@@ -99,7 +99,7 @@ struct Api::Parts {
     inputs = std::move(fresh);
     std::swap(explorer, other);
     call.reply_json(describe(inputs[index]));
-    // Before the old explorer is destroyed, which forgets its requests.
+    // Replies before the old explorer is destroyed, which holds these requests.
     waiting.end({503, "reopened", "an input was read again; ask once more"});
   }
   void scene(Call& call) {
