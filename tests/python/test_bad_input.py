@@ -306,7 +306,7 @@ CALLS = {
     "numbers": (
         TypeError,
         lambda: fovea.Rotary(inverse_frequencies=["x"]),
-        ["inverse_frequencies: expected a list of numbers or None, got list of str"],
+        ["inverse_frequencies: expected a number, got str"],
     ),
     "no numbers": (
         ValueError,
