@@ -65,6 +65,11 @@ std::string loss_text(const LearnReport& report) {
   return text;
 }
 
+/// Returns a weight of at least 0, as the tables of the weights show it.
+std::string weight_text(double weight) {
+  return weight > 0.0 && weight < 0.00005 ? "<0.0001" : fmt::format("{:.4f}", weight);
+}
+
 std::string wishes_text(const LearnReport& report) {
   const scene::Scene& scene = report.scene;
   std::vector<std::string> names;
@@ -80,8 +85,9 @@ std::string wishes_text(const LearnReport& report) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     const Wish& wish = scene.learn[i];
     const LearnedWish& became = report.learned.wishes[i];
-    text += fmt::format("   {}  {:.4f} -> {:.4f}  wanted {}  {}\n", pad_right(names[i], width),
-                        furthest(wish, became.before), furthest(wish, became.after), wish.weight,
+    text += fmt::format("   {}  {} -> {}  wanted {}  {}\n", pad_right(names[i], width),
+                        weight_text(furthest(wish, became.before)),
+                        weight_text(furthest(wish, became.after)), wish.weight,
                         became.met ? "met" : "not met");
   }
   return text;

@@ -23,13 +23,13 @@
 //   struct Cap {
 //     CapParameters with;
 //     template <class D, class V>                 // D: tag for float or double; V: its vector type
-//     HWY_ATTR V operator()(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& at) const {
+//     HWY_ATTR V operator()(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>&) const {
 //       using T = hn::TFromD<D>;
 //       const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));
 //       return hn::Mul(hn::Set(d, static_cast<T>(with.cap)), fovea::HWY_NAMESPACE::tanh(d, share));
 //     }
 //     template <class D, class V>                 // with respect to the score, for gradients
-//     HWY_ATTR V derivative(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& at) const {
+//     HWY_ATTR V derivative(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>&) const {
 //       using T = hn::TFromD<D>;
 //       const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));
 //       const V tanh = fovea::HWY_NAMESPACE::tanh(d, share);

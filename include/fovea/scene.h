@@ -210,7 +210,8 @@ struct Check {
   std::string note;        ///< the note of the expectation
 };
 
-/// A scene with the results of every step.
+/// A scene with the results of every step. The functions that render a trace throw InvalidArgument
+/// if trace_scene() did not compute it.
 struct FOVEA_API Trace {
   Scene scene;
   std::vector<Step> steps;

@@ -2,6 +2,7 @@
 //
 // Remarks on the weights, derived from the data (story.h).
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -54,29 +55,47 @@ class MatrixRemarks {
       remarks.push_back(texts_.plain("remark.sink", {{"queries", some_queries(sunk_)}}));
     }
     if (weights_.cols < 2) return remarks;
-    if (strongest_ >= 0) {
-      remarks.push_back(
-          texts_.plain("remark.strongest",
-                       {{"query", query(strongest_)},
-                        {"key", target(strongest_)},
-                        {"weight", model_.numbers(*weights_.step).text(facts(strongest_).most)}}));
-    }
-    if (most_even_ >= 0 && weights_.rows > 1 && most_even_ != strongest_) {
+    const std::vector<Link> strongest = strongest_links();
+    if (!strongest.empty()) {
       remarks.push_back(texts_.plain(
-          "remark.most_even", {{"query", query(most_even_)},
-                               {"n", fmt::format("{:.1f}", std::exp(facts(most_even_).entropy))}}));
+          one_or_other("remark.strongest", strongest.size()),
+          {{"links", some(strongest,
+                          [&](const Link& link) {
+                            return texts_.plain("remark.link", {{"query", query(link.query)},
+                                                                {"key", target(link)}});
+                          })},
+           {"weight", model_.numbers(*weights_.step).text(facts(strongest[0].query).most)}}));
     }
-    if (!single_.empty()) {
+    const std::vector<std::int64_t> even = most_even();
+    // The row of the strongest link is not called even.
+    const bool notable =
+        even.size() > 1 ||
+        (even.size() == 1 && weights_.rows > 1 &&
+         (strongest.front().query != even[0] || strongest.back().query != even[0]));
+    if (notable) {
       remarks.push_back(
-          single_.size() > 1
-              ? texts_.plain("remark.single.other", {{"queries", some_queries(single_)}})
-              : texts_.plain("remark.single.one",
-                             {{"query", query(single_[0])}, {"key", target(single_[0])}}));
+          texts_.plain(one_or_other("remark.most_even", even.size()),
+                       {{"queries", some_queries(even)},
+                        {"n", fmt::format("{:.1f}", std::exp(facts(even[0]).entropy))}}));
+    }
+    if (single_.size() == 1) {
+      remarks.push_back(texts_.plain(
+          "remark.single.one",
+          {{"query", query(single_[0])}, {"key", target({single_[0], facts(single_[0]).where})}}));
+    } else if (!single_.empty()) {
+      remarks.push_back(texts_.plain("remark.single.other", {{"queries", some_queries(single_)}}));
     }
     return remarks;
   }
 
  private:
+  struct Link {
+    std::int64_t query, key;
+  };
+
+  /// Differences below this are rounding errors: symmetric rows have the same weights.
+  static constexpr double kTie = 1e-6;
+
   RowFacts look_at_row(std::int64_t i) const {
     RowFacts facts;
     double sum = 0.0, logarithms = 0.0;
@@ -124,12 +143,38 @@ class MatrixRemarks {
       } else if (row.looked_at == 1) {
         single_.push_back(i);
       } else {
-        if (strongest_ < 0 || row.most > facts(strongest_).most) strongest_ = i;
-        // Entropy is not defined for negative weights, which "sum" can produce.
-        const bool shares = !row.has_negative;
-        if (shares && (most_even_ < 0 || row.entropy > facts(most_even_).entropy)) most_even_ = i;
+        several_.push_back(i);
       }
     }
+  }
+
+  /// Returns the links with the largest weight of all rows with several keys, in order of queries.
+  std::vector<Link> strongest_links() const {
+    double most = 0.0;
+    for (const std::int64_t i : several_) most = std::max(most, facts(i).most);
+    std::vector<Link> links;
+    for (const std::int64_t i : several_) {
+      if (facts(i).most <= 0.0 || facts(i).most < most * (1.0 - kTie)) continue;
+      for (std::int64_t j = 0; j < weights_.cols; ++j) {
+        if (model_.masked(item_, head_, i, j)) continue;
+        if (weights_.at(item_, head_, 0, i, j) >= most * (1.0 - kTie)) links.push_back({i, j});
+      }
+    }
+    return links;
+  }
+
+  /// Returns the rows with the largest entropy, which is not defined for the negative weights that
+  /// "sum" can produce.
+  std::vector<std::int64_t> most_even() const {
+    double most = 0.0;
+    for (const std::int64_t i : several_) {
+      if (!facts(i).has_negative) most = std::max(most, facts(i).entropy);
+    }
+    std::vector<std::int64_t> rows;
+    for (const std::int64_t i : several_) {
+      if (!facts(i).has_negative && facts(i).entropy >= most - kTie) rows.push_back(i);
+    }
+    return rows;
   }
 
   const RowFacts& facts(std::int64_t i) const { return facts_[static_cast<std::size_t>(i)]; }
@@ -140,26 +185,34 @@ class MatrixRemarks {
     return texts_.plain("list.quoted", {{"word", visible(model_.word(axis, item_, i))}});
   }
 
-  /// Returns the key with the largest weight for a query.
-  std::string target(std::int64_t i) const {
-    const std::int64_t key = facts(i).where;
-    return !model_.scene().source && key == i ? texts_.plain("remark.itself")
-                                              : quoted(Axis::kKeys, key);
+  /// Returns the word of a link's key.
+  std::string target(const Link& link) const {
+    return !model_.scene().source && link.key == link.query ? texts_.plain("remark.itself")
+                                                            : quoted(Axis::kKeys, link.key);
   }
 
-  /// Returns a list such as: "a", "b" and 3 more
-  std::string some_queries(const std::vector<std::int64_t>& which) const {
+  static std::string one_or_other(std::string_view key, std::size_t count) {
+    return fmt::format("{}.{}", key, count == 1 ? "one" : "other");
+  }
+
+  /// Returns a list such as: A, B and 3 more
+  template <class Item, class Name>
+  std::string some(const std::vector<Item>& which, const Name& name) const {
     constexpr std::size_t kShown = 3;
     std::string list;
     for (std::size_t i = 0; i < which.size() && i < kShown; ++i) {
       const bool last = i + 1 == which.size();
       if (i > 0) list += texts_.plain(last ? "list.and" : "list.comma");
-      list += query(which[i]);
+      list += name(which[i]);
     }
     if (which.size() > kShown) {
       list += texts_.plain("list.more", {{"n", std::to_string(which.size() - kShown)}});
     }
     return list;
+  }
+
+  std::string some_queries(const std::vector<std::int64_t>& which) const {
+    return some(which, [&](std::int64_t i) { return query(i); });
   }
 
   const TraceModel& model_;
@@ -169,8 +222,7 @@ class MatrixRemarks {
   std::int64_t head_;
   std::vector<RowFacts> facts_;
   std::vector<std::int64_t> broken_, infinite_, blind_, zero_, sunk_, single_;
-  std::int64_t strongest_ = -1;
-  std::int64_t most_even_ = -1;
+  std::vector<std::int64_t> several_;  // the other rows: finite weights on at least two keys
 };
 
 }  // namespace

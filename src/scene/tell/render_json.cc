@@ -10,6 +10,7 @@
 #include "fovea/scene.h"
 
 #include "json/json_text.h"
+#include "scene/trace/trace_model.h"
 
 namespace fovea::scene {
 namespace {
@@ -91,7 +92,7 @@ void append_list(std::string& out, std::string_view key, const std::vector<Item>
 }  // namespace
 
 std::string to_json(const Trace& trace) {
-  const Scene& scene = trace.scene;
+  const Scene& scene = computed(trace).scene;
   const Step& tokens = *trace.find("tokens");
   std::string out =
       fmt::format("{{\n  \"title\": {},\n  \"tokens\": {},\n", harmless_json_string(scene.title),

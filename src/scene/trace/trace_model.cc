@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/fail.h"
 #include "scene/read/step_catalogue.h"
 
 namespace fovea::scene {
@@ -123,8 +124,15 @@ std::string StepNumbers::text(double value) const {
   return text_.trimmed(value);
 }
 
+const Trace& computed(const Trace& trace) {
+  if (!trace.visible.defined() || trace.steps.empty() || trace.scene.words.tokens.empty()) {
+    fail_argument("trace", "expected a result of trace_scene(), got a trace without steps");
+  }
+  return trace;
+}
+
 TraceModel::TraceModel(const Trace& trace)
-    : trace_(trace),
+    : trace_(computed(trace)),
       batch_(static_cast<std::int64_t>(trace.scene.words.tokens.size())),
       queries_(trace.scene.words.length()),
       keys_(trace.scene.source ? trace.scene.source->length() : queries_) {

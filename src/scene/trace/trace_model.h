@@ -84,8 +84,12 @@ class StepNumbers {
   bool scientific_ = false;
 };
 
+/// Returns the trace. Throws InvalidArgument unless trace_scene() computed its steps.
+const Trace& computed(const Trace& trace);
+
 class TraceModel {
  public:
+  /// Throws as computed() does.
   explicit TraceModel(const Trace& trace);
 
   const Trace& trace() const { return trace_; }

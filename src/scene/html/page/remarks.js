@@ -2,7 +2,8 @@
 //
 // The remarks on the weights and the summary of an edited scene, as in scene/tell/remarks.cc.
 
-const MOST_REMARKED = 64, MOST_LISTED = 3;
+// TIE: smaller differences of weights are rounding errors.
+const MOST_REMARKED = 64, MOST_LISTED = 3, TIE = 1e-6;
 
 /** Returns the remarks on the weights of one head and batch item. */
 function remarksOn(item, head) {
@@ -30,37 +31,43 @@ function remarksOn(item, head) {
     if (sum > 0) fact.entropy = Math.log(sum) - logarithms / sum;
     return fact;
   });
-  const target = (i) => !data.source && facts[i].where === i ? text("remark.itself") : quoted("k", facts[i].where);
-  const some = (list) => list.slice(0, MOST_LISTED).map((i, n) =>
-      (n === 0 ? "" : text(n + 1 === list.length ? "list.and" : "list.comma")) + query(i)).join("") +
+  const target = (i, j) => !data.source && j === i ? text("remark.itself") : quoted("k", j);
+  const link = ([i, j]) => text("remark.link", {query: query(i), key: target(i, j)});
+  const some = (list, name = query) => list.slice(0, MOST_LISTED).map((x, n) =>
+      (n === 0 ? "" : text(n + 1 === list.length ? "list.and" : "list.comma")) + name(x)).join("") +
       (list.length > MOST_LISTED ? text("list.more", {n: list.length - MOST_LISTED}) : "");
 
   // In a naive softmax whose sum overflows, not even the sink has the weight that the words lack.
   const sums = data.score.sinks && steps.get("exponential_sums");
   const sinkTakesAll = (i) => sums && Number.isFinite(at(sums, item, head, 0, i, 0));
-  const broken = [], infinite = [], blind = [], zero = [], sunk = [], single = [];
-  let strongest = -1, mostEven = -1;
+  const broken = [], infinite = [], blind = [], zero = [], sunk = [], single = [], several = [];
   facts.forEach((fact, i) => {
     const kind = fact.nan ? broken : fact.infinite ? infinite
-        : fact.lookedAt === 0 ? (fact.seen === 0 ? blind : sinkTakesAll(i) ? sunk : zero) : fact.lookedAt === 1 ? single : null;
-    if (kind) return kind.push(i);
-    if (strongest < 0 || fact.most > facts[strongest].most) strongest = i;
-    if (!fact.negative && (mostEven < 0 || fact.entropy > facts[mostEven].entropy)) mostEven = i;
+        : fact.lookedAt === 0 ? (fact.seen === 0 ? blind : sinkTakesAll(i) ? sunk : zero) : fact.lookedAt === 1 ? single : several;
+    kind.push(i);
   });
   const remarks = [[broken, "broken"], [infinite, "infinite"], [blind, "blind"],
     [zero, "zero"], [sunk, "sink"]].filter(([list]) => list.length > 0)
       .map(([list, kind]) => text(`remark.${kind}`, {queries: some(list)}));
   if (cols < 2) return remarks;
-  if (strongest >= 0) {
-    remarks.push(text("remark.strongest", {query: query(strongest), key: target(strongest),
-      weight: show(weights, facts[strongest].most)}));
+  const most = Math.max(0, ...several.map((i) => facts[i].most));
+  const links = most === 0 ? [] : several.flatMap((i) => facts[i].most < most * (1 - TIE) ? []
+      : count(cols, (j) => [i, j]).filter(([, j]) => !masked(item, head, i, j) &&
+          at(weights, item, head, 0, i, j) >= most * (1 - TIE)));
+  const oneOrOther = (list) => list.length === 1 ? "one" : "other";
+  if (links.length) {
+    remarks.push(text(`remark.strongest.${oneOrOther(links)}`, {links: some(links, link),
+      weight: show(weights, facts[links[0][0]].most)}));
   }
-  if (mostEven >= 0 && rows > 1 && mostEven !== strongest) {
-    remarks.push(text("remark.most_even",
-        {query: query(mostEven), n: fixed(Math.exp(facts[mostEven].entropy), 1)}));
+  const shares = several.filter((i) => !facts[i].negative);
+  const entropy = Math.max(...shares.map((i) => facts[i].entropy));
+  const even = shares.filter((i) => facts[i].entropy >= entropy - TIE);
+  if (even.length > 1 || even.length && rows > 1 && links.some(([i]) => i !== even[0])) {
+    remarks.push(text(`remark.most_even.${oneOrOther(even)}`,
+        {queries: some(even), n: fixed(Math.exp(facts[even[0]].entropy), 1)}));
   }
   if (single.length > 1) remarks.push(text("remark.single.other", {queries: some(single)}));
-  else if (single.length) remarks.push(text("remark.single.one", {query: query(single[0]), key: target(single[0])}));
+  else if (single.length) remarks.push(text("remark.single.one", {query: query(single[0]), key: target(single[0], facts[single[0]].where)}));
   return remarks;
 }
 /** Returns the remarks with their batch items and heads. */

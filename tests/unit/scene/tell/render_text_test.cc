@@ -157,6 +157,50 @@ TEST(RenderText, WeightsDividedByZeroAreInfinite) {
   EXPECT_THAT(text, Not(HasSubstr("×")));  // the sign for masked
 }
 
+TEST(RenderText, RemarksNameAllEqualLinksAndRows) {
+  const auto text = [](const std::string& parts) {
+    return to_text(trace_scene(parse_scene(R"({"tokens": ["a", "b", "c", "d"], )" + parts + "}")));
+  };
+  // The first two words and the last two have the same weights with their words exchanged.
+  const std::string pairs = text(
+      R"("embeddings": [[1, 0], [-1, 0], [0, 1], [0, -1]], "score": {"scale": 0.6931471805599453})");
+  EXPECT_THAT(pairs, HasSubstr("Strongest links, 0.4444 each: \"a\" looks at itself, \"b\" looks "
+                               "at itself, \"c\" looks at itself and 1\n   more."));
+  EXPECT_THAT(pairs, HasSubstr("Most even: \"a\", \"b\", \"c\" and 1 more, each spread as if"));
+  const std::string two = text(R"("embeddings": [[2], [2], [0], [0]])");
+  EXPECT_THAT(two, HasSubstr("looks at \"b\", \"b\" looks at \"a\""));
+  EXPECT_THAT(two, HasSubstr("Most even: \"c\" and \"d\", each spread as if over 4.0 words."));
+  // A tie within a row, and one row that is the most even.
+  const std::string tie = text(
+      R"("query": [[1], [0.5], [0.25], [0]], "key": [[3], [3], [0], [0]], "value": [[1], [2], [3], [4]])");
+  EXPECT_THAT(tie, HasSubstr("Strongest links, 0.4763 each: \"a\" looks at itself and \"a\" looks "
+                             "at \"b\"."));
+  EXPECT_THAT(tie, HasSubstr("Most even: \"d\", spread as if over 4.0 words."));
+}
+
+TEST(RenderText, TracesWithoutStepsAreRefused) {
+  const auto refused = [](const auto& render, const Trace& trace) {
+    try {
+      render(trace);
+    } catch (const InvalidArgument& error) {
+      return error.argument() == "trace";
+    }
+    return false;
+  };
+  Trace unfinished;
+  unfinished.scene = parse_scene(R"({"tokens": ["a"], "embeddings": [[1]]})");
+  for (const Trace& trace : {Trace{}, unfinished}) {
+    EXPECT_TRUE(refused([](const Trace& t) { to_text(t); }, trace));
+    EXPECT_TRUE(refused([](const Trace& t) { weights_to_text(t); }, trace));
+    EXPECT_TRUE(refused([](const Trace& t) { to_markdown(t); }, trace));
+    EXPECT_TRUE(refused([](const Trace& t) { to_latex(t); }, trace));
+    EXPECT_TRUE(refused([](const Trace& t) { to_json(t); }, trace));
+    EXPECT_TRUE(refused([](const Trace& t) { to_html(t); }, trace));
+    EXPECT_TRUE(refused([](const Trace& t) { to_html(t, t); }, trace));
+    EXPECT_TRUE(refused([](const Trace& t) { to_slides(t); }, trace));
+  }
+}
+
 TEST(RenderText, RemarksKnowWhatTheSinkTakes) {
   const auto text = [](const std::string& inputs, const std::string& score) {
     return to_text(trace_scene(parse_scene(R"({"tokens": ["x", "y", "z"], )" + inputs +
@@ -175,7 +219,7 @@ TEST(RenderText, RemarksKnowWhatTheSinkTakes) {
   EXPECT_THAT(overflow, Not(HasSubstr("the sink takes it all")));
   EXPECT_THAT(overflow, HasSubstr("are all 0"));
   EXPECT_THAT(text(R"("embeddings": [[0], [0], [0]])", R"("sinks": [12])"),
-              HasSubstr("looks at itself (<0.0001)"));
+              HasSubstr("Strongest links, <0.0001 each: \"x\" looks at itself,"));
 }
 
 TEST(RenderText, LongCaptionsAreWrapped) {
