@@ -26,6 +26,7 @@ from . import _fovea
 __all__ = ["RelativeTable", "attention"]
 
 _engine: Any = _fovea  # includes the private functions that the stubs omit
+_C: Any = torch._C
 
 
 def autocasted(tensor: Tensor) -> Tensor:
@@ -88,38 +89,109 @@ def _share(gradient: Tensor | None, name: str, ranks: Any) -> Tensor | None:
     return gradient / ranks.size
 
 
-class _Once(torch.autograd.Function):
-    """Identity function that makes a gradient depend on `sources` in the graph, but raises RuntimeError when it is
-    differentiated. once_differentiable() is not enough: it treats the gradient as a constant if the incoming
-    gradients are constants."""
+def _transformed() -> bool:
+    """Whether the caller is a function that torch.func transforms, such as those of grad() and vmap()."""
+    return bool(_C._are_functorch_transforms_active())
+
+
+def _compute(ranks: Any, options: dict[str, Any], *tensors: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Returns context and lse. The tensors are the inputs that may have a gradient, and the mask."""
+    query, key, value, *others = tensors
+    assert query is not None
+    assert key is not None
+    assert value is not None
+    inputs = (query.detach(), key.detach(), value.detach())
+    given = _given(options, *others)
+    results: tuple[Tensor, Tensor]
+    if ranks is None:
+        results = _engine.attention(*inputs, return_lse=True, **given)
+    else:
+        results = _engine._sharded_attention(ranks, *inputs, return_lse=True, **given)
+    return results
+
+
+def _differentiate(
+    ranks: Any,
+    options: dict[str, Any],
+    wanted: list[str],
+    grad_context: Tensor | None,
+    grad_lse: Tensor | None,
+    context: Tensor,
+    lse: Tensor,
+    *tensors: Any,
+) -> tuple[Tensor | None, ...]:
+    """Returns the gradients of all inputs, None for those that are not wanted."""
+    if grad_context is None:  # the loss does not depend on the context
+        grad_context = torch.zeros_like(context)
+    results = [one.detach() for one in (*tensors[:3], context, lse, grad_context)]
+    given = {
+        "grad_lse": None if grad_lse is None else grad_lse.detach(),
+        "wanted": wanted,
+        **_given(options, *tensors[3:]),
+    }
+    if ranks is None:
+        gradients = _engine.attention_backward(*results, **given)
+    else:
+        with ranks:
+            ranks.begin()
+            gradients = _engine._sharded_attention_backward(ranks, *results, **given)
+    found = [getattr(gradients, name) for name in _NAMES]
+    if ranks is not None:
+        found = [_share(one, name, ranks) for one, name in zip(found, _NAMES, strict=True)]
+    return tuple([None if one is None else one.to(own.dtype) for one, own in zip(found, tensors, strict=False)])
+
+
+def _for_each(function: Any, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+    """Calls a function with each element of the dimension that vmap() adds; the rule of a torch.autograd.Function."""
+
+    def call(select: Any) -> tuple[Tensor | None, ...]:
+        given = (select(one, dim) if isinstance(dim, int) else one for one, dim in zip(arguments, in_dims, strict=True))
+        results: tuple[Tensor | None, ...] = function.apply(*given)
+        return results
+
+    if info.batch_size == 0:  # the shapes of the results are those for any elements
+        empty = call(lambda one, dim: one.new_zeros(one.shape[:dim] + one.shape[dim + 1 :]))
+        results = [None if one is None else one.new_empty((0, *one.shape)) for one in empty]
+    else:
+        calls = [call(lambda one, dim, i=i: one.select(dim, i)) for i in range(info.batch_size)]
+        results = [None if ones[0] is None else torch.stack(ones) for ones in zip(*calls, strict=True)]
+    return tuple(results), tuple(None if one is None else 0 for one in results)
+
+
+class _Gradients(torch.autograd.Function):
+    """_differentiate() as a part of the graph; raises RuntimeError when it is differentiated. once_differentiable() is
+    not enough: it treats the gradient as a constant if the incoming gradients are constants."""
 
     @staticmethod
-    def forward(ctx: Any, gradient: Tensor, *sources: Tensor) -> Tensor:
-        return gradient.view_as(gradient)
+    def forward(*arguments: Any) -> tuple[Tensor | None, ...]:
+        return _differentiate(*arguments)
 
     @staticmethod
-    def backward(ctx: Any, *_: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> None:
         raise RuntimeError("fovea: expected attention to be differentiated once; gradients of gradients it has none")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+        return _for_each(_Gradients, info, in_dims, *arguments)
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, ranks: Any, options: dict[str, Any], *tensors: Tensor | None) -> tuple[Tensor, Tensor]:
-        query, key, value, *others = tensors
-        assert query is not None
-        assert key is not None
-        assert value is not None
-        inputs = (query.detach(), key.detach(), value.detach())
-        given = _given(options, *others)
-        if ranks is None:
-            context, lse = _engine.attention(*inputs, return_lse=True, **given)
-        else:
-            context, lse = _engine._sharded_attention(ranks, *inputs, return_lse=True, **given)
+        results = _compute(ranks, options, *tensors)
+        _Attention._keep(ctx, ranks, options, *tensors, *results, _numbers_of(options))
+        return results
+
+    @staticmethod
+    def _keep(ctx: Any, ranks: Any, options: dict[str, Any], *tensors: Tensor | None) -> None:
         ctx.ranks = ranks
-        ctx.save_for_backward(*tensors, context, lse, _numbers_of(options))
         ctx.options = options
+        ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
-        return context, lse
 
     @staticmethod
     def backward(ctx: Any, grad_context: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -129,30 +201,27 @@ class _Attention(torch.autograd.Function):
                 "dropout: expected the same fovea.Dropout when a checkpoint computes attention again, got another; "
                 "create it outside of the checkpoint, or with a seed"
             )
-        query, key, value, *others = tensors
-        again = torch.is_grad_enabled()  # create_graph=True
-        sources = [one for one in (grad_context, grad_lse, *tensors) if one is not None and one.is_floating_point()]
-        if grad_context is None:  # the loss does not depend on the context
-            grad_context = torch.zeros_like(context)
-        results = [one.detach() for one in (query, key, value, context, lse, grad_context)]
-        given = {
-            "grad_lse": None if grad_lse is None else grad_lse.detach(),
-            "wanted": [name for name, needed in zip(_NAMES, ctx.needs_input_grad[2:], strict=False) if needed],
-            **_given(ctx.options, *others),
-        }
-        if ctx.ranks is None:
-            gradients = _engine.attention_backward(*results, **given)
-        else:
-            with ctx.ranks:
-                ctx.ranks.begin()
-                gradients = _engine._sharded_attention_backward(ctx.ranks, *results, **given)
-        found = [getattr(gradients, name) for name in _NAMES]
-        if ctx.ranks is not None:
-            found = [_share(one, name, ctx.ranks) for one, name in zip(found, _NAMES, strict=True)]
-        typed = [None if one is None else one.to(own.dtype) for one, own in zip(found, tensors, strict=False)]
-        if again:
-            typed = [None if one is None else _Once.apply(one, *sources) for one in typed]
-        return None, None, *typed, None
+        wanted = [name for name, needed in zip(_NAMES, ctx.needs_input_grad[2:], strict=False) if needed]
+        # With create_graph=True, the gradients are part of the graph.
+        differentiate = _Gradients.apply if torch.is_grad_enabled() or _transformed() else _differentiate
+        given = (ctx.ranks, ctx.options, wanted, grad_context, grad_lse, context, lse, *tensors)
+        return None, None, *differentiate(*given), None
+
+
+class _TransformedAttention(_Attention):
+    """_Attention for functions that torch.func transforms. PyTorch takes 20 us longer to call it."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> tuple[Tensor, Tensor]:
+        return _compute(*arguments)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        _Attention._keep(ctx, *inputs, *output, None)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+        return _for_each(_TransformedAttention, info, in_dims, *arguments)
 
 
 def _check_tensors(**tensors: object) -> None:
@@ -219,7 +288,9 @@ def attention(
     Returns context, or with return_lse=True (context, lse), both part of the graph. The backward pass is
     fovea.attention_backward(); scores and weights are not kept for it.
 
-    Second derivatives are not supported and raise RuntimeError.
+    Works in functions that torch.func transforms: grad, vjp, jacrev, functional_call, and vmap, which is one call per
+    element of its dimension, with the same dropout. Second derivatives and forward mode (jvp, jacfwd) are not
+    supported and raise RuntimeError.
 
         >>> query, key, value = torch.randn(3, 1, 8, 128, 64).requires_grad_()
         >>> fovea.torch.attention(query, key, value, mask=fovea.causal()).sum().backward()
@@ -273,7 +344,8 @@ def _attention(
         elif isinstance(numbers, Tensor) and name != "sinks":
             options[name] = numbers.clone()
     tensors = [options.pop(name) if isinstance(options.get(name), Tensor) else None for name in ("sinks", "mask")]
-    context, lse = _Attention.apply(ranks, options, query, key, value, bias, table, *tensors)
+    function = _TransformedAttention if _transformed() else _Attention
+    context, lse = function.apply(ranks, options, query, key, value, bias, table, *tensors)
     return (context, lse) if return_lse else context
 
 

@@ -222,8 +222,11 @@ bool Array::read_dlpack(const ArrayRequest& request) {
   const auto refuse_without_values = [&] {
     raise_from_python(PyExc_ValueError,
                       fmt::format("{}: expected memory of the CPU, got {} without values, as "
-                                  "functions get that are traced or transformed",
-                                  request.name, describe(source_)));
+                                  "functions get that are traced or transformed{}",
+                                  request.name, describe(source_),
+                                  is_plain_tensor_of_torch(source_)
+                                      ? "; fovea.torch.attention() takes those of torch.func"
+                                      : ""));
   };
   if (!place.is_valid()) refuse_without_values();
   long device = 0, id = 0;

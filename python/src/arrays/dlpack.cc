@@ -97,7 +97,11 @@ bool is_instance(PyObject* object, const char* module_name, const char* type_nam
 }
 
 bool is_tensor_of_torch(PyObject* object) {
-  return Py_TYPE(object) == torch_of_arrays.tensor || is_instance(object, "torch", "Tensor");
+  return is_plain_tensor_of_torch(object) || is_instance(object, "torch", "Tensor");
+}
+
+bool is_plain_tensor_of_torch(PyObject* object) {
+  return Py_TYPE(object) == torch_of_arrays.tensor;
 }
 
 void know_torch() {

@@ -63,6 +63,8 @@ PyObject* imported(const char* name);
 bool is_instance(PyObject* object, const char* module_name, const char* type_name);
 /// Returns whether the object is a torch tensor. Fast for torch.Tensor itself.
 bool is_tensor_of_torch(PyObject* object);
+/// Returns whether the type of an object is torch.Tensor itself, no subclass. Calls no Python code.
+bool is_plain_tensor_of_torch(PyObject* object);
 /// Returns whether an attribute of an object is False. Returns false if there is no such attribute.
 bool is_false(PyObject* object, const char* name);
 /// Returns whether a torch tensor requires a gradient. Throws nb::python_error.
