@@ -195,8 +195,8 @@ int LearnCommand::run() const {
   }
   const std::string url = file_url((folder / page).string());
   std::string out = given("LESSON") ? std::string() : listed(lessons, folder) + "\n";
-  const bool opened = !no_open_ && open_in_browser(url);
-  out += fmt::format("{} {}\n", opened ? "Opened in the browser:" : "Open in a browser:", url);
+  const bool opening = !no_open_ && open_in_browser(url);
+  out += fmt::format("{} {}\n", opening ? "Opening in the browser:" : "Open in a browser:", url);
   write_stdout(out);
   return 0;
 }

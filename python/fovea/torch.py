@@ -382,11 +382,24 @@ def _scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """fovea.scaled_dot_product_attention() if at least one tensor requires a gradient."""
-    arrays = [one.detach() if isinstance(one, Tensor) else one for one in (query, key, value)]
+    """fovea.scaled_dot_product_attention() if at least one tensor requires a gradient, or in a function that torch.func
+    transforms."""
+    transformed = _transformed()
+
+    def readable(one: Any) -> Any:
+        if not isinstance(one, Tensor):
+            return one
+        if not transformed:
+            return one.detach()
+        # Tensors of a transformed function have no memory. The check does not look at elements.
+        shape = one.shape
+        with _C._DisableFuncTorch():
+            return torch.empty(shape, dtype=one.dtype, device=one.device)
+
+    arrays = [readable(one) for one in (query, key, value)]
     causal_bias = alignment_of_causal_bias(attn_mask)
-    arrays.append(attn_mask.detach() if isinstance(attn_mask, Tensor) and causal_bias is None else attn_mask)
-    if not torch.is_grad_enabled():
+    arrays.append(readable(attn_mask) if causal_bias is None else attn_mask)
+    if not torch.is_grad_enabled() and not transformed:
         return _engine.scaled_dot_product_attention(*arrays, dropout_p, is_causal, scale, enable_gqa)
     _engine._check_scaled_dot_product_attention(*arrays, dropout_p, is_causal, scale, enable_gqa)
     _check_tensors(query=query, key=key, value=value)

@@ -140,7 +140,7 @@ void KvCache::append(const TensorView& key, const TensorView& value, const Rotar
 }
 
 void KvCache::truncate(std::int64_t length) {
-  validate_part(length, length_, "truncate");
+  validate_part(length, length_, "length");
   length_ = length;
 }
 
@@ -150,7 +150,7 @@ void KvCache::reserve(std::int64_t capacity) {
 }
 
 KvCache KvCache::fork(std::int64_t prefix_length) const {
-  validate_part(prefix_length, length_, "fork");
+  validate_part(prefix_length, length_, "prefix_length");
   KvCacheOptions options = options_;
   options.capacity = 0;
   KvCache result(options);

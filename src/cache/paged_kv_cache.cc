@@ -244,7 +244,7 @@ void PagedKvCache::append(SequenceId id, const TensorView& key, const TensorView
 
 void PagedKvCache::truncate(SequenceId id, std::int64_t length) {
   Sequence& of = sequence(id);
-  validate_part(length, of.length, "truncate");
+  validate_part(length, of.length, "length");
   const auto kept = static_cast<std::size_t>(blocks_of(length));
   for (std::size_t i = kept; i < of.blocks.size(); ++i) release_block(of.blocks[i]);
   of.blocks.resize(kept);
@@ -253,7 +253,7 @@ void PagedKvCache::truncate(SequenceId id, std::int64_t length) {
 
 PagedKvCache::SequenceId PagedKvCache::fork(SequenceId id, std::int64_t prefix_length) {
   const Sequence& of = sequence(id);
-  validate_part(prefix_length, of.length, "fork");
+  validate_part(prefix_length, of.length, "prefix_length");
   Sequence result{{of.blocks.begin(), of.blocks.begin() + blocks_of(prefix_length)}, prefix_length};
   const auto added = sequences_.emplace(next_id_, std::move(result)).first;
   for (const std::int64_t block : added->second.blocks) ++owners_[static_cast<std::size_t>(block)];

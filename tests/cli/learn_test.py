@@ -222,7 +222,7 @@ class LearnTest(CliTest):
 
     def test_opens_the_index(self):
         text = self.learn(BROWSER=self.browser())
-        self.assertIn(f"Opened in the browser: {self.url('index.html')}\n", text)
+        self.assertIn(f"Opening in the browser: {self.url('index.html')}\n", text)
         self.assertEqual(self.seen(), [self.url("index.html")])
 
     def test_opens_a_lesson(self):
@@ -253,7 +253,7 @@ class LearnTest(CliTest):
         self.browser("xdg-open")
         path = {"PATH": str(self.dir)}
         self.assertIn("Open in a browser: ", self.learn(**path))
-        self.assertIn("Opened in the browser: ", self.learn(DISPLAY=":0", **path))
+        self.assertIn("Opening in the browser: ", self.learn(DISPLAY=":0", **path))
         self.assertEqual(self.seen("xdg-open"), [self.url("index.html")])
 
 

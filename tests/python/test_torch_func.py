@@ -43,6 +43,41 @@ def test_gradients():
     check(lambda attend: vjp(attend, *inputs(3))[1](cotangent))
 
 
+@pytest.mark.parametrize(
+    "given", [{}, {"is_causal": True}, {"mask": torch.ones(5, 6).tril(1).bool()}, {"enable_gqa": True}]
+)
+def test_the_signature_of_pytorch(given):
+    given = dict(given)
+    query, key, value = inputs(3)
+    mask = given.pop("mask", None)
+    if given.get("enable_gqa"):
+        key, value = key[:, :1], value[:, :1]
+    attends = [
+        lambda *tensors, name=name: name(*tensors, attn_mask=mask, **given)
+        for name in (fovea.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention)
+    ]
+    check(lambda attend: attend(query, key, value), *attends)
+    check(lambda attend: grad(squares(attend), argnums=(0, 1, 2))(query, key, value), *attends)
+    check(lambda attend: vmap(attend)(query, key, value), *attends)
+    check(lambda attend: vmap(grad(squares(attend)), in_dims=(0, None, 0))(query, key[0], value), *attends)
+    with torch.no_grad():
+        check(lambda attend: vmap(attend)(query, key, value), *attends)
+
+
+def test_dropout_of_the_signature_of_pytorch():
+    """As in PyTorch, vmap() wants to know whether the elements have the same random numbers."""
+
+    def attend(*tensors):
+        return fovea.scaled_dot_product_attention(*tensors, dropout_p=0.5)
+
+    query, key, value = (x[:1].expand(3, *x.shape[1:]) for x in inputs(3))
+    torch.manual_seed(1)
+    same = vmap(attend, randomness="same")(query, key, value)
+    assert torch.equal(same[0], same[1])
+    with pytest.raises(RuntimeError, match="randomness"):
+        vmap(attend)(query, key, value)
+
+
 def test_gradients_of_parameters():
     torch.manual_seed(3)
     layer = torch.nn.Linear(3, 3, dtype=torch.float64)
@@ -146,8 +181,10 @@ def test_second_derivatives_and_forward_mode_are_refused():
 
 def test_errors_name_the_argument():
     query, key, value = inputs(3)
-    with pytest.raises(ValueError, match=r"^key: "):
-        vmap(fovea.torch.attention)(query, key[..., :2], value)
-    for attend in (fovea.scaled_dot_product_attention, fovea.decode):
-        with pytest.raises(ValueError, match=r"^query: .*; fovea\.torch\.attention\(\) takes those of torch\.func"):
-            vmap(attend)(query, key, value)
+    for attend in (fovea.torch.attention, fovea.scaled_dot_product_attention):
+        with pytest.raises(ValueError, match=r"^key: "):
+            vmap(attend)(query, key[..., :2], value)
+    with pytest.raises(ValueError, match=r"^attn_mask: expected none beside is_causal"):
+        vmap(lambda *x: fovea.scaled_dot_product_attention(*x, torch.zeros(5, 6), is_causal=True))(query, key, value)
+    with pytest.raises(ValueError, match=r"^query: .*; fovea\.torch\.attention\(\) takes those of torch\.func"):
+        vmap(fovea.decode)(query, key, value)

@@ -380,14 +380,25 @@ PyObject* call_sdpa(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyO
       if (result == nullptr) nb::raise_python_error();
       return result;
     };
-    if (!PyArray_CheckExact(given[sdpa::kQuery]) && is_tensor_of_torch(given[sdpa::kQuery]) &&
-        torch_autocasts()) {
+    const bool of_torch =
+        !PyArray_CheckExact(given[sdpa::kQuery]) && is_tensor_of_torch(given[sdpa::kQuery]);
+    if (of_torch && torch_autocasts()) {
       return call_in_python("_autocast_scaled_dot_product_attention");
     }
     if (std::any_of(given.begin(), given.begin() + sdpa::kDropoutP, needs_autograd)) {
       return call_in_python("_scaled_dot_product_attention");
     }
-    return Attention(given).run_all();
+    try {
+      return Attention(given).run_all();
+    } catch (...) {
+      // Tensors in a function that torch.func transforms have no memory to read. Asked only after a
+      // failure, because the question takes a tenth of the time of the smallest call.
+      if (!of_torch ||
+          !nb::cast<bool>(nb::module_::import_("fovea.torch").attr("_transformed")())) {
+        throw;
+      }
+    }
+    return call_in_python("_scaled_dot_product_attention");
   });
 }
 
