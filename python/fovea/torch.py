@@ -138,7 +138,13 @@ def _differentiate(
     found = [getattr(gradients, name) for name in _NAMES]
     if ranks is not None:
         found = [_share(one, name, ranks) for one, name in zip(found, _NAMES, strict=True)]
-    return tuple([None if one is None else one.to(own.dtype) for one, own in zip(found, tensors, strict=False)])
+    # to() takes 2 us even if there is nothing to do.
+    return tuple(
+        [
+            one if one is None or one.dtype == own.dtype else one.to(own.dtype)
+            for one, own in zip(found, tensors, strict=False)
+        ]
+    )
 
 
 def _for_each(function: Any, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
@@ -344,9 +350,15 @@ def _attention(
         elif isinstance(numbers, Tensor) and name != "sinks":
             options[name] = numbers.clone()
     tensors = [options.pop(name) if isinstance(options.get(name), Tensor) else None for name in ("sinks", "mask")]
+    results = _apply(ranks, options, query, key, value, bias, table, *tensors)
+    return results if return_lse else results[0]
+
+
+def _apply(ranks: Any, options: dict[str, Any], *tensors: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Returns context and lse as parts of the graph. The tensors are those of _compute()."""
     function = _TransformedAttention if _transformed() else _Attention
-    context, lse = function.apply(ranks, options, query, key, value, bias, table, *tensors)
-    return (context, lse) if return_lse else context
+    results: tuple[Tensor, Tensor] = function.apply(ranks, options, *tensors)
+    return results
 
 
 def _autocast_scaled_dot_product_attention(
@@ -411,30 +423,34 @@ def _scaled_dot_product_attention(
     kept = 3 if enable_gqa else 2  # dimensions at the end that do not broadcast
     if enable_gqa and key.shape[-3] != value.shape[-3]:
         key, value = (one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
-    common = torch.broadcast_shapes(*(one.shape[:-kept] for one in (query, key, value)))
-    query, key, value = (one.expand(*common, *one.shape[-kept:]) for one in (query, key, value))
+    batches = [one.shape[:-kept] for one in (query, key, value)]
+    if not batches[0] == batches[1] == batches[2]:
+        common = torch.broadcast_shapes(*batches)
+        query, key, value = (one.expand(*common, *one.shape[-kept:]) for one in (query, key, value))
+    shape = (*query.shape[:-1], value.shape[-1])
+    seed = drawn_seed() if dropout_p and math.prod(shape) else None
+    options: dict[str, Any] = {"scale": scale, "alignment": causal_bias or "top-left"}
+    if is_causal or causal_bias is not None:
+        options["mask"] = _fovea.causal()
+
+    def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, number: int = 0) -> Tensor:
+        given = options if seed is None else {**options, "dropout": _fovea.Dropout(dropout_p, seed=seed, call=number)}
+        hides = mask is not None and mask.dtype == torch.bool
+        bias, mask = (None, mask) if hides else (mask, None)
+        return _apply(None, given, query, key, value, bias, None, None, mask)[0]
 
     # The engine handles batch and heads; each index of the dimensions before them is one call, with its own
     # dropout call number.
-    shape = (*query.shape[:-1], value.shape[-1])
     outer = shape[:-4]
-    if outer and attn_mask is not None:
+    if not outer:
+        return attend(query, key, value, attn_mask)
+    if attn_mask is not None:
         attn_mask = attn_mask[(None,) * (len(shape) - attn_mask.dim())]
         attn_mask = attn_mask.expand(*outer, *attn_mask.shape[-4:])
-    seed = drawn_seed() if dropout_p and math.prod(shape) else None
-    parts = []
-    for number, at in enumerate(itertools.product(*map(range, outer))):
-        options: dict[str, Any] = {"scale": scale, "alignment": "top-left"}
-        if attn_mask is not None:
-            options["mask" if attn_mask.dtype == torch.bool else "bias"] = attn_mask[at]
-        elif is_causal or causal_bias is not None:
-            options["mask"] = _fovea.causal()
-            options["alignment"] = causal_bias or "top-left"
-        if seed is not None:
-            options["dropout"] = _fovea.Dropout(dropout_p, seed=seed, call=number)
-        parts.append(attention(query[at], key[at], value[at], **options))
-    if not outer:
-        return parts[0]
+    parts = [
+        attend(query[at], key[at], value[at], None if attn_mask is None else attn_mask[at], number)
+        for number, at in enumerate(itertools.product(*map(range, outer)))
+    ]
     if not parts:
         graph = query.sum() + key.sum() + value.sum()
         if attn_mask is not None and attn_mask.is_floating_point():

@@ -374,7 +374,10 @@ PyObject* call_sdpa(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyO
   return guarded([&]() -> PyObject* {
     const sdpa::Given given = bound(arguments, count, keywords);
     const auto call_in_python = [&](const char* name) {
-      const nb::object function = nb::module_::import_("fovea.torch").attr(name);
+      // Importing a module that is already there takes longer than looking it up.
+      PyObject* const known = imported("fovea.torch");
+      const nb::object function =
+          (known != nullptr ? nb::borrow(known) : nb::module_::import_("fovea.torch")).attr(name);
       PyObject* const result =
           PyObject_Vectorcall(function.ptr(), arguments, static_cast<std::size_t>(count), keywords);
       if (result == nullptr) nb::raise_python_error();
