@@ -65,7 +65,7 @@ def test_the_signature_of_pytorch(given):
 
 
 def test_dropout_of_the_signature_of_pytorch():
-    """As in PyTorch, vmap() wants to know whether the elements have the same random numbers."""
+    """As in PyTorch, vmap() requires `randomness`: whether the elements get the same random numbers."""
 
     def attend(*tensors):
         return fovea.scaled_dot_product_attention(*tensors, dropout_p=0.5)
