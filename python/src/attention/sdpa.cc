@@ -394,8 +394,8 @@ PyObject* call_sdpa(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyO
     try {
       return Attention(given).run_all();
     } catch (...) {
-      // Tensors in a function that torch.func transforms have no memory to read. Tested only after a
-      // failure, because the test is a call of Python code.
+      // Tensors in a function that torch.func transforms have no memory to read. Tested only after
+      // a failure, because the test is a call of Python code.
       if (!of_torch ||
           !nb::cast<bool>(nb::module_::import_("fovea.torch").attr("_transformed")())) {
         throw;
