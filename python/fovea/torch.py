@@ -343,12 +343,17 @@ def _attention(
         _check_tensors(relative=table)
         options["relative"] = {"bidirectional": relative.bidirectional, "max_distance": relative.max_distance}
     # Copies, because the caller may change the numbers before the backward pass.
-    for name in ("alibi", "sinks", "alignment", "query_starts", "key_starts"):
-        numbers = options.get(name)
-        if isinstance(numbers, (list, np.ndarray)):
+    for name in ("scale", "softcap", "alibi", "sinks", "alignment", "query_starts", "key_starts"):
+        numbers: Any = options.get(name)
+        if isinstance(numbers, Tensor):
+            if name != "sinks":
+                options[name] = numbers.clone()
+        elif isinstance(numbers, np.ndarray):
             options[name] = numbers.copy()
-        elif isinstance(numbers, Tensor) and name != "sinks":
-            options[name] = numbers.clone()
+        elif hasattr(numbers, "__iter__") and not isinstance(numbers, str):
+            options[name] = [one.clone() if isinstance(one, Tensor) else one for one in numbers]
+    if isinstance(options.get("mask"), np.ndarray):
+        options["mask"] = options["mask"].copy()
     tensors = [options.pop(name) if isinstance(options.get(name), Tensor) else None for name in ("sinks", "mask")]
     results = _apply(ranks, options, query, key, value, bias, table, *tensors)
     return results if return_lse else results[0]
@@ -429,7 +434,10 @@ def _scaled_dot_product_attention(
         query, key, value = (one.expand(*common, *one.shape[-kept:]) for one in (query, key, value))
     shape = (*query.shape[:-1], value.shape[-1])
     seed = drawn_seed() if dropout_p and math.prod(shape) else None
-    options: dict[str, Any] = {"scale": scale, "alignment": causal_bias or "top-left"}
+    options: dict[str, Any] = {
+        "scale": None if scale is None else float(scale),  # may be an array, which may change
+        "alignment": causal_bias or "top-left",
+    }
     if is_causal or causal_bias is not None:
         options["mask"] = _fovea.causal()
 

@@ -73,6 +73,17 @@ def test_documents(ids):
     assert repr(fovea.documents(ids)) == "documents(ids)"
 
 
+def test_a_length_of_any_integer_type():
+    class Length:
+        ndim = None  # as attributes of other libraries may be
+
+        def __index__(self):
+            return 2
+
+    for length in (2, np.int32(2), np.array(2), Length()):
+        assert np.array_equal(fovea.key_lengths(length).matrix(1, 3), [[1, 1, 0]])
+
+
 def test_batches_and_heads():
     lengths = fovea.key_lengths([2, 4])
     assert np.array_equal(lengths.matrix(1, 5, batch=2, item=1), [[1, 1, 1, 1, 0]])

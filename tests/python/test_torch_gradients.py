@@ -537,7 +537,11 @@ def test_tensors_changed_before_backward():
             context.sum().backward()
 
 
-@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def of_tensors(numbers):
+    return [torch.tensor(one) for one in numbers]
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor, collections.deque, of_tensors])
 @pytest.mark.parametrize(
     "numbers",
     [
@@ -555,7 +559,11 @@ def test_numbers_changed_before_backward(numbers, kind):
         context = fovea.torch.attention(x, x, x, mask=fovea.causal(), **given)
         if change:
             for value in given.values():
-                value[0 if len(value) < 3 else 1] = 2
+                place = 0 if len(value) < 3 else 1
+                if kind is of_tensors:
+                    value[place].fill_(2)
+                else:
+                    value[place] = 2
         context.square().sum().backward()
         return x.grad
 
@@ -564,6 +572,38 @@ def test_numbers_changed_before_backward(numbers, kind):
             gradient(change=True)
     else:
         assert torch.equal(gradient(change=True), gradient(change=False))
+
+
+def test_an_array_as_a_mask_changed_before_backward():
+    def gradient(change):
+        x = torch.arange(96.0).reshape(1, 2, 6, 8).sin().requires_grad_()
+        mask = np.tri(6, dtype=bool)
+        context = fovea.torch.attention(x, x, x, mask=mask)
+        if change:
+            mask.fill(True)
+        context.square().sum().backward()
+        return x.grad
+
+    assert torch.equal(gradient(change=True), gradient(change=False))
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_factors_changed_before_backward(kind):
+    def gradient(attend, name, change):
+        x = torch.arange(96.0).reshape(1, 2, 6, 8).sin().requires_grad_()
+        factor = kind(0.5)
+        context = attend(x, x, x, **{name: factor})
+        if change:
+            factor *= 4
+        context.square().sum().backward()
+        return x.grad
+
+    for attend, name in (
+        (fovea.torch.attention, "scale"),
+        (fovea.torch.attention, "softcap"),
+        (fovea.scaled_dot_product_attention, "scale"),
+    ):
+        assert torch.equal(gradient(attend, name, True), gradient(attend, name, False))
 
 
 def test_training_loop_features():

@@ -226,8 +226,9 @@ bool is_integer(PyObject* object) {
   if (PyIndex_Check(object) == 0 || PySequence_Check(object) != 0) return false;
   if (PyLong_CheckExact(object)) return true;
   const nb::object rank = nb::steal(PyObject_GetAttrString(object, "ndim"));
-  if (!rank.is_valid()) PyErr_Clear();
-  return !rank.is_valid() || PyLong_AsLong(rank.ptr()) <= 0;
+  const long dimensions = rank.is_valid() ? PyLong_AsLong(rank.ptr()) : 0;
+  PyErr_Clear();  // no such attribute, or another one than the number of dimensions
+  return dimensions <= 0;
 }
 
 bool truth(PyObject* object, const char* name) {
